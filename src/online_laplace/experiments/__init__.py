@@ -1,0 +1,1 @@
+"""The protocol, run on tables."""

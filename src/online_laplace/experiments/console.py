@@ -1,0 +1,122 @@
+"""What a person sees while tables are trained, and the table at the end."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from statistics import mean, stdev
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table as RichTable
+
+from online_laplace.data import load_table
+from online_laplace.errors import InputError, known_name
+from online_laplace.experiments.runner import Record, run_procedure
+from online_laplace.experiments.specification import Specification
+from online_laplace.train.procedures import PROCEDURES
+
+
+def train_with_progress(
+    names: Sequence[str],
+    procedures: Sequence[str],
+    splits: int,
+    spec: Specification,
+    *,
+    quiet: bool = False,
+) -> list[Record]:
+    """Train every table by every procedure, each table's splits as one batch, under a live bar."""
+    for procedure in procedures:
+        known_name("procedure", procedure, PROCEDURES)
+    if splits < 1:
+        raise InputError(f"--splits must be at least 1, not {splits}")
+    tables = [load_table(name) for name in names]
+    records: list[Record] = []
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("steps"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), disable=quiet) as progress:
+        for table in tables:
+            for procedure in procedures:
+                task = progress.add_task(
+                    f"{table.name} · {procedure} · {splits} splits",
+                    total=spec.steps_for(table.name, procedure),
+                )
+                run = run_procedure(
+                    table,
+                    procedure,
+                    range(splits),
+                    spec,
+                    tick=partial(_advance, progress, task),
+                )
+                progress.update(task, completed=progress.tasks[task].total)
+                records.extend(run.records)
+    return records
+
+
+def _advance(progress: Progress, task: TaskID, step: int) -> None:
+    progress.update(task, completed=step)
+
+
+def print_summary(records: Sequence[Record], console: Console) -> None:
+    """One line per table, procedure and objective: means over splits, with standard errors."""
+    grid = RichTable(title="Held-out results: mean ± standard error over splits", box=SIMPLE_HEAD)
+    grid.add_column("table", no_wrap=True)
+    grid.add_column("procedure", no_wrap=True)
+    for column in ("log-likelihood", "RMSE", "in 90%", "γ", "‖w − v*‖", "s/split"):
+        grid.add_column(column, justify="right", no_wrap=True)
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        label = record.procedure
+        if label == "offline":
+            label += ", L_f" if record.objective == "laplace" else ", L_h"
+        groups.setdefault((record.table, label), []).append(record)
+    for key, rows in groups.items():
+        grid.add_row(
+            *key,
+            _spread([row.test_log_likelihood for row in rows]),
+            _spread([row.test_rmse for row in rows]),
+            _average([row.coverage_90 for row in rows], ".2f"),
+            _average([_total(row.gamma) for row in rows], ".1f"),
+            _average([row.distance for row in rows], ".3g"),
+            _average([row.seconds for row in rows], ".1f"),
+        )
+    console.print(grid)
+    outcomes = Counter(record.outcome for record in records)
+    console.print("outcomes: " + ", ".join(f"{n} {kind}" for kind, n in outcomes.items()))
+    for record in records:
+        if record.outcome_detail:
+            where = f"{record.table} split {record.split} {record.procedure}"
+            console.print(f"{where}: {record.outcome}, {record.outcome_detail}", highlight=False)
+
+
+def _total(gamma: float | list[float] | None) -> float | None:
+    return sum(gamma) if isinstance(gamma, list) else gamma
+
+
+def _average(values: Sequence[float | None], form: str) -> str:
+    known = [value for value in values if value is not None]
+    return format(mean(known), form) if known else "-"
+
+
+def _spread(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    if len(known) < 2:
+        return _average(values, ".3f")
+    return f"{mean(known):.3f} ± {stdev(known) / math.sqrt(len(known)):.3f}"

@@ -1,0 +1,1 @@
+"""Priors over the weights and the updates of their precisions."""

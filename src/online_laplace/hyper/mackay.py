@@ -1,0 +1,82 @@
+"""MacKay's update: the hyperparameters at which the bound would be stationary, were γ and μ to stay put."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from online_laplace.curvature.structure import Precision
+from online_laplace.evidence import posterior_mode
+from online_laplace.model.tangent import TangentModel
+from online_laplace.types import Hyper
+
+
+class Fit(NamedTuple):
+    """A mean μ (…, d_w) handed to the update, with the residuals y − h(μ) (…, n, k) it leaves."""
+
+    mu: Tensor
+    residual: Tensor
+
+
+Mean = Callable[[TangentModel, Hyper, Precision], Fit]
+
+
+def at_weights(tangent: TangentModel, hyper: Hyper, H: Precision) -> Fit:
+    """Online Laplace (OL): μ = w, so the update climbs L_f."""
+    return Fit(tangent.w, tangent.residual)
+
+
+def at_mode(tangent: TangentModel, hyper: Hyper, H: Precision) -> Fit:
+    """The online linear model (LM): μ = v*, so the update climbs L_h."""
+    v_star = posterior_mode(tangent, hyper, H)
+    return Fit(v_star, tangent.residual_at(v_star))
+
+
+class Statistics(NamedTuple):
+    """All that the update needs: ‖μ_g‖² and γ_g by group (…, g); ‖y − h(μ)‖², γ and the number of residuals by β (…, b)."""
+
+    norm: Tensor
+    gamma: Tensor
+    misfit: Tensor
+    spent: Tensor
+    residuals: int
+
+
+def statistics(hyper: Hyper, H: Precision, fit: Fit) -> Statistics:
+    """Gather them from a factorised curvature and a mean."""
+    n, k = fit.residual.shape[-2:]
+    gamma = H.group_gamma()
+    misfit = fit.residual.square().sum(-2)
+    per_output = hyper.beta.shape[-1] > 1
+    return Statistics(
+        norm=hyper.prior.sum(fit.mu.square()),
+        gamma=gamma,
+        misfit=misfit if per_output else misfit.sum(-1, keepdim=True),
+        spent=H.output_gamma() if per_output else gamma.sum(-1, keepdim=True),
+        residuals=n if per_output else n * k,
+    )
+
+
+def mackay_update(hyper: Hyper, seen: Statistics) -> Hyper:
+    """α_g = γ_g / ‖μ_g‖² and β = (n − γ) / ‖y − h(μ)‖²; a pruned group keeps its α."""
+    alpha = torch.where(pruned(hyper, seen.gamma), hyper.alpha, seen.gamma / seen.norm)
+    return hyper.with_values(alpha, (seen.residuals - seen.spent) / seen.misfit)
+
+
+def log_change(before: Hyper, after: Hyper) -> Tensor:
+    """The largest |Δ log| over all precisions: (…)."""
+    alpha = (after.alpha.log() - before.alpha.log()).abs().amax(-1)
+    beta = (after.beta.log() - before.beta.log()).abs().amax(-1)
+    return torch.maximum(alpha, beta)
+
+
+def pruned(hyper: Hyper, gamma: Tensor) -> Tensor:
+    """Which groups the data no longer determine: γ_g ≤ |g| √ε of the dtype. Shape (…, g), bool.
+
+    γ_g = |g| − α_g Tr_g(H⁻¹) is then a difference of equal numbers, and α_g would run away to infinity on
+    rounding error alone.
+    """
+    return gamma <= hyper.prior.sizes * torch.finfo(gamma.dtype).eps ** 0.5

@@ -1,0 +1,1 @@
+"""Networks over flat weights, their Jacobians, and the tangent model."""

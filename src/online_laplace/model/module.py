@@ -1,0 +1,74 @@
+"""Any torch module as a network: flat weights through functional_call, Jacobians through torch.func."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import cached_property, partial
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, jacrev, vmap
+
+from online_laplace.model.network import TensorSlot, slots
+
+
+class ModuleNetwork:
+    """A torch module f: (n, d_x) → (n, k) whose rows do not interact (no batch normalisation).
+
+    The module itself is never changed; its parameters only give the shapes and, through `init`, a start.
+    """
+
+    def __init__(self, module: nn.Module, d_out: int) -> None:
+        """Wrap `module`, which maps (n, …) inputs to (n, d_out) outputs."""
+        self.module = copy.deepcopy(module).double().cpu()
+        self.d_out = d_out
+
+    @cached_property
+    def tensors(self) -> tuple[TensorSlot, ...]:
+        """The module's parameters in the order in which it names them."""
+        return slots([(name, tuple(p.shape)) for name, p in self.module.named_parameters()])
+
+    @property
+    def d_w(self) -> int:
+        """The number of weights."""
+        return self.tensors[-1].stop
+
+    def init(self, seed: int) -> Tensor:
+        """The weights the module's own `reset_parameters` methods draw under `seed`. Shape (d_w,)."""
+        module = copy.deepcopy(self.module)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            for part in module.modules():
+                if callable(reset := getattr(part, "reset_parameters", None)):
+                    reset()
+        return nn.utils.parameters_to_vector(module.parameters()).detach()
+
+    def _rows(self, w: Tensor, X: Tensor) -> Tensor:
+        """One replica's outputs: (d_w,) and (n, d_x) → (n, k)."""
+        parameters = {slot.name: slot.read(w) for slot in self.tensors}
+        outputs: Tensor = functional_call(self.module, parameters, (X,))
+        return outputs
+
+    def _row_jacobian(self, w: Tensor, X: Tensor) -> Tensor:
+        """One replica's J (n, k, d_w): reverse mode, row by row under vmap."""
+
+        def row(v: Tensor, x: Tensor) -> Tensor:
+            return self._rows(v, x.unsqueeze(0)).squeeze(0)
+
+        return vmap(jacrev(row), in_dims=(None, 0))(w, X)
+
+    def forward(self, w: Tensor, X: Tensor) -> Tensor:
+        """f(w, X): (…, n, k)."""
+        return _per_replica(self._rows, w, X)
+
+    def linearise(self, w: Tensor, X: Tensor) -> tuple[Tensor, Tensor]:
+        """f (…, n, k) and J (…, n, k, d_w)."""
+        return self.forward(w, X), _per_replica(self._row_jacobian, w, X)
+
+
+def _per_replica(function: Callable[[Tensor, Tensor], Tensor], w: Tensor, X: Tensor) -> Tensor:
+    """Apply a one-replica function along the leading axes of w, and of X where X has them too."""
+    if w.ndim == 1:
+        return function(w, X)
+    return vmap(partial(_per_replica, function), in_dims=(0, 0 if X.ndim > 2 else None))(w, X)

@@ -1,0 +1,72 @@
+"""What a network is to the rest of the package: a function of flat weights that knows its own Jacobian."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class TensorSlot:
+    """Where one named parameter tensor lives inside the flat weights."""
+
+    name: str
+    shape: tuple[int, ...]
+    start: int
+
+    @property
+    def size(self) -> int:
+        """How many weights the tensor holds."""
+        return math.prod(self.shape)
+
+    @property
+    def stop(self) -> int:
+        """One past its last weight."""
+        return self.start + self.size
+
+    def read(self, w: Tensor) -> Tensor:
+        """The tensor itself, a view of the flat weights: (…, d_w) → (…, *shape)."""
+        return w[..., self.start : self.stop].unflatten(-1, self.shape)
+
+
+class Network(Protocol):
+    """A parametric function f(w, X) with flat weights w (…, d_w)."""
+
+    @property
+    def d_w(self) -> int:
+        """The number of weights."""
+
+    @property
+    def d_out(self) -> int:
+        """The number of outputs k."""
+
+    @property
+    def tensors(self) -> tuple[TensorSlot, ...]:
+        """The parameter tensors in the order in which the flat weights hold them."""
+
+    def init(self, seed: int) -> Tensor:
+        """Fresh weights (d_w,) in float64 on the CPU, the same for every later dtype and device."""
+
+    def forward(self, w: Tensor, X: Tensor) -> Tensor:
+        """f(w, X): (…, d_w) and (…, n, d_x) → (…, n, k)."""
+
+    def linearise(self, w: Tensor, X: Tensor) -> tuple[Tensor, Tensor]:
+        """f (…, n, k) and its Jacobian J = ∂f/∂w (…, n, k, d_w), from one pass."""
+
+
+def initial_weights(network: Network, seeds: list[int], like: Tensor) -> Tensor:
+    """One row of fresh weights per seed, in the dtype and on the device of `like`: (r, d_w)."""
+    return torch.stack([network.init(seed) for seed in seeds]).to(like)
+
+
+def slots(named_shapes: list[tuple[str, tuple[int, ...]]]) -> tuple[TensorSlot, ...]:
+    """Lay tensors one after another in the flat weights."""
+    laid, start = [], 0
+    for name, shape in named_shapes:
+        laid.append(TensorSlot(name, shape, start))
+        start = laid[-1].stop
+    return tuple(laid)

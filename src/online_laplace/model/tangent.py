@@ -1,0 +1,72 @@
+"""The tangent linear model h(v) = f(w) + J (v − w) and the losses of network and tangent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from torch import Tensor
+
+from online_laplace.model.network import Network
+from online_laplace.types import Hyper, Problem
+
+
+@dataclass(frozen=True)
+class TangentModel:
+    """A network linearised at w (…, d_w): outputs f (…, n, k), J (…, n, k, d_w), targets y (…, n, k)."""
+
+    w: Tensor
+    f: Tensor
+    J: Tensor
+    y: Tensor
+
+    @cached_property
+    def residual(self) -> Tensor:
+        """y − f(w): (…, n, k). At v = w it is the tangent model's residual as well."""
+        return self.y - self.f
+
+    def residual_at(self, v: Tensor) -> Tensor:
+        """y − h(v): (…, n, k)."""
+        return self.residual - jacobian_vector(self.J, v - self.w)
+
+    def loss(self, hyper: Hyper, v: Tensor) -> Tensor:
+        """ℓ_h(v) = ½ Σ β (y − h(v))² + ½ Σ α v²: (…)."""
+        return quadratic_loss(hyper, self.residual_at(v), v)
+
+    def gradient(self, hyper: Hyper) -> Tensor:
+        """∇ℓ_f(w) = ∇ℓ_h(w) = α w − Jᵀ β (y − f): (…, d_w), the two being equal at v = w."""
+        weighted = hyper.beta.unsqueeze(-2) * self.residual
+        return hyper.weight_precision * self.w - vector_jacobian(self.J, weighted)
+
+
+def linearise(network: Network, w: Tensor, problem: Problem) -> TangentModel:
+    """The tangent model of `network` at w on the rows of `problem`."""
+    f, J = network.linearise(w, problem.X)
+    return TangentModel(w, f, J, problem.y)
+
+
+def nn_loss(network: Network, w: Tensor, problem: Problem, hyper: Hyper) -> Tensor:
+    """ℓ_f(w) = ½ Σ β (y − f(w))² + ½ Σ α w², full sums: (…)."""
+    return quadratic_loss(hyper, problem.y - network.forward(w, problem.X), w)
+
+
+def quadratic_loss(hyper: Hyper, residual: Tensor, v: Tensor) -> Tensor:
+    """½ Σ β residual² + ½ Σ α v²: (…)."""
+    misfit = (hyper.beta * residual.square().sum(-2)).sum(-1)
+    penalty = (hyper.weight_precision * v.square()).sum(-1)
+    return 0.5 * (misfit + penalty)
+
+
+def rows(J: Tensor) -> Tensor:
+    """One row per residual, outputs fastest: (…, n, k, d_w) → (…, n·k, d_w)."""
+    return J.flatten(-3, -2)
+
+
+def jacobian_vector(J: Tensor, v: Tensor) -> Tensor:
+    """J v: (…, n, k, d_w) and (…, d_w) → (…, n, k)."""
+    return (rows(J) @ v.unsqueeze(-1)).squeeze(-1).unflatten(-1, J.shape[-3:-1])
+
+
+def vector_jacobian(J: Tensor, u: Tensor) -> Tensor:
+    """Jᵀ u: (…, n, k, d_w) and (…, n, k) → (…, d_w)."""
+    return (u.flatten(-2).unsqueeze(-2) @ rows(J)).squeeze(-2)

@@ -1,0 +1,1 @@
+"""The Gaussian over weights, what it predicts, and how good that is."""

@@ -1,0 +1,94 @@
+"""The linearised Laplace posterior N(w, H⁻¹) and what it predicts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from online_laplace.curvature import Precision, curvature
+from online_laplace.curvature.structure import standard_normal
+from online_laplace.model.network import Network
+from online_laplace.model.tangent import jacobian_vector, linearise
+from online_laplace.types import Hyper, Problem
+
+
+@dataclass(frozen=True)
+class Units:
+    """The affine map from the network's targets to the user's: y_user = mean + std · y, each (…, 1, k)."""
+
+    mean: Tensor
+    std: Tensor
+
+
+@dataclass(frozen=True)
+class Predictive:
+    """A Gaussian for every row and output: mean and variances (…, m, k), the noise broadcast over rows."""
+
+    mean: Tensor
+    function_variance: Tensor
+    noise_variance: Tensor
+
+    @property
+    def variance(self) -> Tensor:
+        """The variance of a new observation: what the weights leave open plus the noise."""
+        return self.function_variance + self.noise_variance
+
+    @property
+    def std(self) -> Tensor:
+        """The standard deviation of a new observation."""
+        return self.variance.sqrt()
+
+    def to_units(self, units: Units) -> Predictive:
+        """The same predictive in the user's units."""
+        scale = units.std.square()
+        return Predictive(
+            units.mean + units.std * self.mean,
+            scale * self.function_variance,
+            scale * self.noise_variance,
+        )
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """N(w, H⁻¹) over the weights, seen through the network linearised at w."""
+
+    network: Network
+    w: Tensor
+    hyper: Hyper
+    H: Precision
+
+    @classmethod
+    def of(cls, network: Network, w: Tensor, problem: Problem, hyper: Hyper) -> Posterior:
+        """Linearise at w and factorise H on the training rows of `problem`."""
+        tangent = linearise(network, w, problem)
+        return cls(network, w, hyper, curvature(tangent.J, hyper).at(hyper))
+
+    def predict(self, X: Tensor) -> Predictive:
+        """Mean f(x, w) and variances j(x)ᵀ H⁻¹ j(x) and β⁻¹ at the rows of X (…, m, d_x)."""
+        f, J = self.network.linearise(self.w, X)
+        return self.of_rows(f, J)
+
+    def of_rows(self, f: Tensor, J: Tensor) -> Predictive:
+        """The predictive at rows that are linearised already: f (…, m, k), J (…, m, k, d_w)."""
+        return Predictive(f, self.H.variance(J), 1 / self.hyper.beta.unsqueeze(-2))
+
+    def covariance(self, X: Tensor, *, noise: bool = False) -> Tensor:
+        """The joint covariance of all rows and outputs (…, m·k, m·k), outputs fastest."""
+        f, J = self.network.linearise(self.w, X)
+        joint = self.H.covariance(J)
+        if noise:
+            variance = (1 / self.hyper.beta.unsqueeze(-2)).expand_as(f).flatten(-2)
+            joint = joint + torch.diag_embed(variance)
+        return joint
+
+    def sample(self, X: Tensor, count: int, generator: torch.Generator, *, noise: bool = False) -> Tensor:
+        """Functions drawn from the posterior at the rows of X: (…, count, m, k); observations with `noise`."""
+        f, J = self.network.linearise(self.w, X)
+        delta = self.H.sample(count, generator)
+        drawn = f.unsqueeze(-3) + jacobian_vector(J.unsqueeze(-4), delta)
+        if noise:
+            z = standard_normal(drawn.shape, f, generator)
+            drawn = drawn + z * self.hyper.beta.rsqrt()[..., None, None, :]
+        return drawn

@@ -1,0 +1,1 @@
+"""Optimisers, procedures, the loop, outcomes and histories."""

@@ -1,0 +1,92 @@
+"""Training at fixed hyperparameters: the inside of offline training and of MacKay's retraining loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from online_laplace.model.network import Network
+from online_laplace.model.tangent import nn_loss
+from online_laplace.train.adam import Adam
+from online_laplace.train.loop import State, keep
+from online_laplace.train.outcome import Ending
+from online_laplace.types import Hyper, Problem
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Full-batch Adam on ℓ_f at fixed (α, β); no curvature.
+
+    A replica is at a mode, and stops, once ‖∇ℓ_f‖ relative to its two terms is below `mode_tolerance`.
+    """
+
+    network: Network
+    problem: Problem
+    optimiser: Adam = Adam()
+    mode_tolerance: float = 0.0
+
+    def init(self, w: Tensor, hyper: Hyper) -> State:
+        """The first weights w (…, d_w), no moments."""
+        return State(w, self.optimiser.init(w), hyper, Ending.none(w), 0)
+
+    def step(self, state: State) -> State:
+        """One Adam step for the replicas that are running."""
+        gradient = self._gradient(state)
+        step = state.step + 1
+        ending = state.ending
+        if self.mode_tolerance > 0:
+            decay = state.hyper.weight_precision * state.w
+            terms = decay.norm(dim=-1) + (decay - gradient).norm(dim=-1)
+            ending = ending.converged(gradient.norm(dim=-1) < self.mode_tolerance * terms, step)
+        w, adam = self.optimiser.step(state.w, gradient, state.adam)
+        ending = ending.check(step, w, state.hyper.alpha, state.hyper.beta)
+        running = ending.running
+        return State(keep(running, w, state.w), adam.where(running, state.adam), state.hyper, ending, step)
+
+    def _gradient(self, state: State) -> Tensor:
+        """∇ℓ_f(w) by reverse mode; replicas do not interact, so one sum serves all of them."""
+        with torch.enable_grad():
+            leaf = state.w.detach().requires_grad_()
+            loss = nn_loss(self.network, leaf, self.problem, state.hyper).sum()
+            return torch.autograd.grad(loss, leaf)[0]
+
+
+@dataclass(frozen=True)
+class ValidatedState(State):
+    """A state that remembers the best weights so far, their validation RMSE (…) and their step (…)."""
+
+    best_w: Tensor
+    best_rmse: Tensor
+    best_step: Tensor
+
+
+@dataclass(frozen=True)
+class ValidatedDescent:
+    """Descent that remembers the weights of lowest RMSE on validation rows."""
+
+    descent: Descent
+    validation: Problem
+
+    def init(self, w: Tensor, hyper: Hyper) -> ValidatedState:
+        """Score the first weights."""
+        state = self.descent.init(w, hyper)
+        never = torch.zeros_like(state.ending.step)
+        return ValidatedState(**vars(state), best_w=w, best_rmse=self._rmse(w), best_step=never)
+
+    def step(self, state: ValidatedState) -> ValidatedState:
+        """Descend, then keep the weights if they score better than any before."""
+        new = self.descent.step(state)
+        score = self._rmse(new.w)
+        better = score < state.best_rmse
+        return ValidatedState(
+            **vars(new),
+            best_w=keep(better, new.w, state.best_w),
+            best_rmse=torch.where(better, score, state.best_rmse),
+            best_step=torch.where(better, new.step, state.best_step),
+        )
+
+    def _rmse(self, w: Tensor) -> Tensor:
+        error = self.validation.y - self.descent.network.forward(w, self.validation.X)
+        return error.square().mean((-2, -1)).sqrt()

@@ -1,0 +1,91 @@
+"""The one loop that every procedure runs in, and what their states have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol, Self, TypeVar
+
+import torch
+from torch import Tensor
+
+from online_laplace.errors import InputError
+from online_laplace.train.adam import AdamState
+from online_laplace.train.history import History, Info
+from online_laplace.train.outcome import Ending, Outcome
+from online_laplace.types import Hyper
+
+
+@dataclass(frozen=True)
+class State:
+    """What the next step needs and no more: weights, moments, hyperparameters, who has ended, the count."""
+
+    w: Tensor
+    adam: AdamState
+    hyper: Hyper
+    ending: Ending
+    step: int
+
+    def settle(self, converged: Tensor) -> Self:
+        """The same state with the replicas of `converged` (…) at their end."""
+        return replace(self, ending=self.ending.converged(converged, self.step))
+
+    def outcomes(self) -> list[Outcome]:
+        """How each replica ended, were the run to stop here."""
+        return self.ending.outcomes(self.step, self.w.dtype)
+
+
+def keep(running: Tensor, new: Tensor, old: Tensor) -> Tensor:
+    """`new` for running replicas, `old` for those that have ended: (…, anything)."""
+    return torch.where(running.unsqueeze(-1), new, old)
+
+
+S = TypeVar("S", bound=State)
+
+
+class Procedure(Protocol[S]):
+    """A way to train. Every procedure has this anatomy."""
+
+    def init(self, w: Tensor, hyper: Hyper) -> S:
+        """The state before the first step."""
+
+    def step(self, state: S) -> S:
+        """The state after one more."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """How a run is looked at: `look` at the start, every `every` steps and at the end.
+
+    Replicas whose look is below `tolerance` in every number of the certificate have converged and stop.
+    `tick` hears the step count at the same moments.
+    """
+
+    look: Callable[[State], Info] | None = None
+    every: int = 100
+    tolerance: float = 0.0
+    tick: Callable[[int], None] | None = None
+
+    def __post_init__(self) -> None:
+        """Check the cadence at the door."""
+        if self.every < 1:
+            raise InputError(f"the cadence must be at least one step, not {self.every}")
+
+
+def run(procedure: Procedure[S], state: S, steps: int, watch: Watch) -> tuple[S, History]:
+    """Take steps until `steps` are done or no replica is running; return the end and what was seen."""
+    if steps < 1:
+        raise InputError(f"training needs at least one step, not {steps}")
+    history = History()
+    while True:
+        if watch.look is not None:
+            info = watch.look(state)
+            history.append(state.step, info)
+            if watch.tolerance > 0:
+                state = state.settle(info.certificate.below(watch.tolerance))
+        if watch.tick is not None:
+            watch.tick(state.step)
+        if state.step >= steps or not state.ending.running.any():
+            return state, history
+        for _ in range(min(watch.every, steps - state.step)):
+            state = procedure.step(state)

@@ -1,0 +1,106 @@
+"""How a run ends, replica by replica: converged, step limit, diverged, or not positive definite."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+CONVERGED = "converged"
+STEP_LIMIT = "step limit"
+DIVERGED = "diverged"
+NOT_POSITIVE_DEFINITE = "not positive definite"
+
+# What a replica's code says; 0 is a replica that is still running.
+_CONVERGED_CODE = 1
+_CURVATURE_CODE = 2
+_QUANTITIES = {3: "the weights", 4: "alpha", 5: "beta"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of one replica: its kind, the step it came at, and what to do about it."""
+
+    kind: str
+    step: int
+    detail: str = ""
+
+    def __str__(self) -> str:
+        """The kind, with the detail where there is one."""
+        return f"{self.kind}: {self.detail}" if self.detail else self.kind
+
+
+class Ending(NamedTuple):
+    """Which replicas have ended, why and when. Tensors (…), so that a step never waits for the device."""
+
+    code: Tensor
+    step: Tensor
+
+    @classmethod
+    def none(cls, w: Tensor) -> Ending:
+        """Every replica of w (…, d_w) is running."""
+        running = torch.zeros(w.shape[:-1], dtype=torch.int64, device=w.device)
+        return cls(running, running.clone())
+
+    @property
+    def running(self) -> Tensor:
+        """Which replicas go on: (…) of bool."""
+        return self.code == 0
+
+    @property
+    def failed(self) -> Tensor:
+        """Which replicas ended with numbers that cannot be used: (…) of bool."""
+        return self.code > _CONVERGED_CODE
+
+    def mark(self, code: int | Tensor, where: Tensor, step: int | Tensor) -> Ending:
+        """End the running replicas of `where` with `code`; those that ended earlier keep their reason."""
+        new = where & self.running
+        return Ending(torch.where(new, code, self.code), torch.where(new, step, self.step))
+
+    def converged(self, where: Tensor, step: int | Tensor) -> Ending:
+        """End the replicas that met the tolerance."""
+        return self.mark(_CONVERGED_CODE, where, step)
+
+    def check(
+        self,
+        step: int | Tensor,
+        w: Tensor,
+        alpha: Tensor,
+        beta: Tensor,
+        failed: Tensor | None = None,
+    ) -> Ending:
+        """End the replicas whose numbers are no longer usable, naming the first that was not."""
+        ending = self.mark(3, ~w.isfinite().all(-1), step)
+        if failed is not None:
+            ending = ending.mark(_CURVATURE_CODE, failed, step)
+        for code, precision in ((4, alpha), (5, beta)):
+            usable = (precision > 0) & precision.isfinite()
+            ending = ending.mark(code, ~usable.all(-1), step)
+        return ending
+
+    def outcomes(self, last_step: int | Tensor, dtype: torch.dtype) -> list[Outcome]:
+        """One outcome per replica, in order; those still running ended at `last_step`."""
+        steps = torch.where(self.running, last_step, self.step)
+        pairs = zip(self.code.reshape(-1).tolist(), steps.reshape(-1).tolist(), strict=True)
+        return [_outcome(code, step, dtype) for code, step in pairs]
+
+
+def _outcome(code: int, step: int, dtype: torch.dtype) -> Outcome:
+    if code == 0:
+        return Outcome(STEP_LIMIT, step)
+    if code == _CONVERGED_CODE:
+        return Outcome(CONVERGED, step)
+    if code == _CURVATURE_CODE:
+        advice = "use float64" if dtype == torch.float32 else "lower the learning rate"
+        return Outcome(
+            NOT_POSITIVE_DEFINITE,
+            step,
+            f"H could not be factorised in {str(dtype).removeprefix('torch.')} at step {step}; {advice}",
+        )
+    return Outcome(
+        DIVERGED,
+        step,
+        f"{_QUANTITIES[code]} left the positive or finite numbers at step {step}; lower the learning rate",
+    )
