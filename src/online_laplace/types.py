@@ -1,4 +1,4 @@
-"""The values that flow through the package. Any leading axes `…` are replicas: many runs in one tensor program."""
+"""The values that flow through the package. Leading axes `…` are replicas: many runs, one program."""
 
 from __future__ import annotations
 

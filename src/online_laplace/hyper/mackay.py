@@ -36,7 +36,11 @@ def at_mode(tangent: TangentModel, hyper: Hyper, H: Precision) -> Fit:
 
 
 class Statistics(NamedTuple):
-    """All that the update needs: ‖μ_g‖² and γ_g by group (…, g); ‖y − h(μ)‖², γ and the number of residuals by β (…, b)."""
+    """All that the update needs.
+
+    By prior group (…, g): ‖μ_g‖² and γ_g. By noise precision (…, b): ‖y − h(μ)‖², the γ its residuals spent,
+    and how many residuals it has.
+    """
 
     norm: Tensor
     gamma: Tensor

@@ -84,7 +84,7 @@ class Posterior:
         return joint
 
     def sample(self, X: Tensor, count: int, generator: torch.Generator, *, noise: bool = False) -> Tensor:
-        """Functions drawn from the posterior at the rows of X: (…, count, m, k); observations with `noise`."""
+        """Functions drawn at the rows of X: (…, count, m, k); new observations with `noise`."""
         f, J = self.network.linearise(self.w, X)
         delta = self.H.sample(count, generator)
         drawn = f.unsqueeze(-3) + jacobian_vector(J.unsqueeze(-4), delta)
