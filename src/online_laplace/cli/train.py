@@ -1,31 +1,17 @@
-"""The command line: parses, calls, prints. It holds no mathematics."""
+"""`online-laplace train`: networks on tables, split by split."""
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from online_laplace.errors import InputError, OnlineLaplaceError
-
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="Neural networks that tune their own weight decay and noise level while they train.",
-)
+from online_laplace.cli.options import check_writable, names, widths
 
 
-@app.callback()
-def _root() -> None:
-    """Keep `train` a subcommand even while it is the only one."""
-
-
-@app.command()
 def train(
     tables: Annotated[
         list[str],
@@ -57,7 +43,7 @@ def train(
     from online_laplace.experiments.specification import Specification
 
     spec = Specification(
-        hidden=_widths(hidden),
+        hidden=widths(hidden),
         activation=activation,
         prior=prior,
         alpha=alpha,
@@ -68,43 +54,9 @@ def train(
         device=device,
     )
     if json_file is not None:
-        _check_writable(json_file)
+        check_writable("--json", json_file)
     console = Console()
-    records = train_with_progress(
-        tables, [name.strip() for name in procedure.split(",")], splits, spec, quiet=quiet
-    )
+    records = train_with_progress(tables, names(procedure), splits, spec, quiet=quiet)
     print_summary(records, console)
     if json_file is not None:
         json_file.write_text(json.dumps([record.to_dict() for record in records], indent=1) + "\n")
-
-
-def _widths(text: str) -> tuple[int, ...]:
-    """Read `50,50` as (50, 50)."""
-    try:
-        return tuple(int(part) for part in text.split(",") if part.strip())
-    except ValueError as error:
-        raise InputError(f"--hidden takes whole numbers such as 50 or 50,50, not {text!r}") from error
-
-
-def _check_writable(path: Path) -> None:
-    """Refuse a file that cannot be written before the training that would fill it."""
-    if path.is_dir():
-        raise InputError(f"--json {path} is a folder: name a file")
-    try:
-        with path.open("a"):
-            pass
-    except OSError as error:
-        raise InputError(f"--json {path} cannot be written: {error.strerror}") from error
-
-
-def main() -> None:
-    """Run the command line; a mistake of the caller's is one line on stderr and exit code 2."""
-    try:
-        app()
-    except OnlineLaplaceError as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
-        sys.exit(2)
-
-
-if __name__ == "__main__":
-    main()

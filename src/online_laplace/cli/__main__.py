@@ -1,0 +1,5 @@
+"""`python -m online_laplace.cli` is `online-laplace`."""
+
+from online_laplace.cli.main import main
+
+main()

@@ -1,0 +1,33 @@
+"""The application that the commands hang on, and what becomes of their errors."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+from rich.console import Console
+
+from online_laplace.cli.train import train
+from online_laplace.errors import OnlineLaplaceError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Neural networks that tune their own weight decay and noise level while they train.",
+)
+app.command()(train)
+
+
+@app.callback()
+def _root() -> None:
+    """Keep `train` a subcommand even while it is the only one."""
+
+
+def main() -> None:
+    """Run the command line; a mistake of the caller's is one line on stderr and exit code 2."""
+    try:
+        app()
+    except OnlineLaplaceError as error:
+        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
+        sys.exit(2)
