@@ -76,7 +76,9 @@ def _advance(progress: Progress, task: TaskID, step: int) -> None:
 
 def print_summary(records: Sequence[Record], console: Console) -> None:
     """One line per table, procedure and objective: means over splits, with standard errors."""
-    grid = RichTable(title="Held-out results: mean ± standard error over splits", box=SIMPLE_HEAD)
+    grid = RichTable(
+        title="Held-out results: mean ± standard error over splits", box=SIMPLE_HEAD, padding=(0, 1)
+    )
     grid.add_column("table", no_wrap=True)
     grid.add_column("procedure", no_wrap=True)
     for column in ("log-likelihood", "RMSE", "in 90%", "γ", "‖w − v*‖", "s/split"):
@@ -90,8 +92,8 @@ def print_summary(records: Sequence[Record], console: Console) -> None:
     for key, rows in groups.items():
         grid.add_row(
             *key,
-            _spread([row.test_log_likelihood for row in rows]),
-            _spread([row.test_rmse for row in rows]),
+            _spread([row.test_log_likelihood for row in rows], 2),
+            _spread([row.test_rmse for row in rows], 3),
             _average([row.coverage_90 for row in rows], ".2f"),
             _average([_total(row.gamma) for row in rows], ".1f"),
             _average([row.distance for row in rows], ".3g"),
@@ -115,8 +117,9 @@ def _average(values: Sequence[float | None], form: str) -> str:
     return format(mean(known), form) if known else "-"
 
 
-def _spread(values: Sequence[float | None]) -> str:
+def _spread(values: Sequence[float | None], digits: int) -> str:
     known = [value for value in values if value is not None]
     if len(known) < 2:
-        return _average(values, ".3f")
-    return f"{mean(known):.3f} ± {stdev(known) / math.sqrt(len(known)):.3f}"
+        return _average(values, f".{digits}f")
+    error = stdev(known) / math.sqrt(len(known))
+    return f"{mean(known):.{digits}f} ± {error:.{digits}f}"

@@ -9,10 +9,17 @@ from torch import Tensor
 
 from online_laplace.model.network import Network
 from online_laplace.model.tangent import nn_loss
-from online_laplace.train.adam import Adam
+from online_laplace.train.adam import Adam, AdamState
 from online_laplace.train.loop import State, keep
 from online_laplace.train.outcome import Ending
 from online_laplace.types import Hyper, Problem
+
+
+@dataclass(frozen=True)
+class DescentState(State):
+    """A state that remembers Adam's moments."""
+
+    adam: AdamState
 
 
 @dataclass(frozen=True)
@@ -27,11 +34,11 @@ class Descent:
     optimiser: Adam = Adam()
     mode_tolerance: float = 0.0
 
-    def init(self, w: Tensor, hyper: Hyper) -> State:
+    def init(self, w: Tensor, hyper: Hyper) -> DescentState:
         """The first weights w (…, d_w), no moments."""
-        return State(w, self.optimiser.init(w), hyper, Ending.none(w), 0)
+        return DescentState(w, hyper, Ending.none(w), 0, self.optimiser.init(w))
 
-    def step(self, state: State) -> State:
+    def step(self, state: DescentState) -> DescentState:
         """One Adam step for the replicas that are running."""
         gradient = self._gradient(state)
         step = state.step + 1
@@ -43,7 +50,9 @@ class Descent:
         w, adam = self.optimiser.step(state.w, gradient, state.adam)
         ending = ending.check(step, w, state.hyper.alpha, state.hyper.beta)
         running = ending.running
-        return State(keep(running, w, state.w), adam.where(running, state.adam), state.hyper, ending, step)
+        return DescentState(
+            keep(running, w, state.w), state.hyper, ending, step, adam.where(running, state.adam)
+        )
 
     def _gradient(self, state: State) -> Tensor:
         """∇ℓ_f(w) by reverse mode; replicas do not interact, so one sum serves all of them."""
@@ -54,7 +63,7 @@ class Descent:
 
 
 @dataclass(frozen=True)
-class ValidatedState(State):
+class ValidatedState(DescentState):
     """A state that remembers the best weights so far, their validation RMSE (…) and their step (…)."""
 
     best_w: Tensor

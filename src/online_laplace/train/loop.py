@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from online_laplace.errors import InputError
-from online_laplace.train.adam import AdamState
 from online_laplace.train.history import History, Info
 from online_laplace.train.outcome import Ending, Outcome
 from online_laplace.types import Hyper
@@ -18,10 +17,9 @@ from online_laplace.types import Hyper
 
 @dataclass(frozen=True)
 class State:
-    """What the next step needs and no more: weights, moments, hyperparameters, who has ended, the count."""
+    """What the next step needs and no more: weights, hyperparameters, who has ended, the count."""
 
     w: Tensor
-    adam: AdamState
     hyper: Hyper
     ending: Ending
     step: int

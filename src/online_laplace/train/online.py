@@ -10,7 +10,7 @@ from online_laplace.curvature import curvature
 from online_laplace.hyper.mackay import Mean, at_mode, at_weights, mackay_update, statistics
 from online_laplace.model.network import Network
 from online_laplace.model.tangent import TangentModel, linearise
-from online_laplace.train.adam import Adam
+from online_laplace.train.adam import Adam, AdamState
 from online_laplace.train.loop import State, keep
 from online_laplace.train.outcome import Ending
 from online_laplace.types import Hyper, Problem
@@ -20,11 +20,12 @@ MEANS: dict[str, Mean] = {"ol": at_weights, "lm": at_mode}
 
 @dataclass(frozen=True)
 class OnlineState(State):
-    """A state that remembers the tangent model at w, from which the next gradient comes for free.
+    """A state that remembers Adam's moments and the tangent model at w, from which the next gradient comes.
 
     The tangent of a replica that has ended is not kept up; linearise at w to look at it.
     """
 
+    adam: AdamState
     tangent: TangentModel
 
 
@@ -41,7 +42,7 @@ class Online:
     def init(self, w: Tensor, hyper: Hyper) -> OnlineState:
         """Linearise at the first weights w (…, d_w)."""
         tangent = linearise(self.network, w, self.problem)
-        return OnlineState(w, self.optimiser.init(w), hyper, Ending.none(w), 0, tangent)
+        return OnlineState(w, hyper, Ending.none(w), 0, self.optimiser.init(w), tangent)
 
     def step(self, state: OnlineState) -> OnlineState:
         """Adam on ℓ_f, linearise, factorise, update: the order of the paper."""
@@ -57,12 +58,12 @@ class Online:
         running = ending.running
         return OnlineState(
             w=keep(running, w, state.w),
-            adam=adam.where(running, state.adam),
             hyper=hyper.with_values(
                 keep(running, hyper.alpha, state.hyper.alpha),
                 keep(running, hyper.beta, state.hyper.beta),
             ),
             ending=ending,
             step=step,
+            adam=adam.where(running, state.adam),
             tangent=tangent,
         )
