@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from functools import partial
 from statistics import mean, stdev
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -76,12 +75,12 @@ def _advance(progress: Progress, task: TaskID, step: int) -> None:
 
 def print_summary(records: Sequence[Record], console: Console) -> None:
     """One line per table, procedure and objective: means over splits, with standard errors."""
-    grid = RichTable(
-        title="Held-out results: mean ± standard error over splits", box=SIMPLE_HEAD, padding=(0, 1)
-    )
+    # No frame: the whole line must fit a terminal of 80 columns.
+    title = "Held-out results: mean ± standard error over splits"
+    grid = RichTable(title=title, box=None, padding=(0, 1), pad_edge=False)
     grid.add_column("table", no_wrap=True)
     grid.add_column("procedure", no_wrap=True)
-    for column in ("log-likelihood", "RMSE", "in 90%", "γ", "‖w − v*‖", "s/split"):
+    for column in ("log-likelihood", "RMSE", "90%", "γ", "‖w−v*‖", "s/split"):
         grid.add_column(column, justify="right", no_wrap=True)
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
