@@ -17,6 +17,7 @@ from online_laplace.experiments.specification import Specification
 from online_laplace.hyper.prior import initial_hyper
 from online_laplace.model.mlp import MLP
 from online_laplace.model.network import initial_weights
+from online_laplace.train.checkpoint import Keeper
 from online_laplace.train.history import Info, observe
 from online_laplace.train.loop import Watch
 from online_laplace.train.procedures import (
@@ -76,13 +77,17 @@ def run_procedure(
     splits: Sequence[int],
     spec: Specification,
     tick: Callable[[int], None] | None = None,
+    keeper: Keeper | None = None,
 ) -> Run:
-    """Train the splits of one table as one batched program; `tick` hears how many steps are done."""
+    """Train the splits of one table as one batched program.
+
+    `tick` hears how many steps are done; `keeper` keeps what it takes to go on after an interruption.
+    """
     known_name("procedure", procedure, PROCEDURES)
     began = time.perf_counter()
     data = batch(table, spec, list(splits), validate=procedure == "offline")
     network = MLP(table.X.shape[1], spec.hidden, 1, spec.activation)
-    trained = _train(network, data, procedure, splits, spec, table.name, tick)
+    trained = _train(network, data, procedure, splits, spec, table.name, tick, keeper)
     seconds = (time.perf_counter() - began) / len(splits)
 
     records = []
@@ -101,6 +106,7 @@ def _train(
     spec: Specification,
     table_name: str,
     tick: Callable[[int], None] | None,
+    keeper: Keeper | None,
 ) -> list[Trained]:
     w = initial_weights(network, [spec.weight_seed(split) for split in splits], spec.like())
     steps = spec.steps_for(table_name, procedure)
@@ -112,6 +118,7 @@ def _train(
         every=math.ceil(steps / spec.looks),
         tolerance=spec.tolerance if procedure in ("ol", "lm") else 0.0,
         tick=tick,
+        keeper=keeper,
     )
     schedule = Schedule(steps, spec.optimiser, watch)
     if procedure == "offline":

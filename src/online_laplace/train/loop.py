@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from online_laplace.errors import InputError
+from online_laplace.train.checkpoint import Keeper, resume
 from online_laplace.train.history import History, Info
 from online_laplace.train.outcome import Ending, Outcome
 from online_laplace.types import Hyper
@@ -56,13 +57,14 @@ class Watch:
     """How a run is looked at: `look` at the start, every `every` steps and at the end.
 
     Replicas whose look is below `tolerance` in every number of the certificate have converged and stop.
-    `tick` hears the step count at the same moments.
+    `tick` hears the step count at the same moments, and `keeper` what it takes to go on from there.
     """
 
     look: Callable[[State], Info] | None = None
     every: int = 100
     tolerance: float = 0.0
     tick: Callable[[int], None] | None = None
+    keeper: Keeper | None = None
 
     def __post_init__(self) -> None:
         """Check the cadence at the door."""
@@ -71,16 +73,25 @@ class Watch:
 
 
 def run(procedure: Procedure[S], state: S, steps: int, watch: Watch) -> tuple[S, History]:
-    """Take steps until `steps` are done or no replica is running; return the end and what was seen."""
+    """Take steps until `steps` are done or no replica is running; return the end and what was seen.
+
+    `state` is the start. Where the keeper has an earlier attempt, the run goes on from that attempt's last
+    look, and ends as if it had never stopped.
+    """
     if steps < 1:
         raise InputError(f"training needs at least one step, not {steps}")
     history = History()
+    kept = watch.keeper.load() if watch.keeper is not None else None
+    if kept is not None:
+        state, history = resume(procedure, state, kept)
     while True:
-        if watch.look is not None:
+        if watch.look is not None and history.steps[-1:] != [state.step]:
             info = watch.look(state)
             history.append(state.step, info)
             if watch.tolerance > 0:
                 state = state.settle(info.certificate.below(watch.tolerance))
+        if watch.keeper is not None:
+            watch.keeper.save(state, history)
         if watch.tick is not None:
             watch.tick(state.step)
         if state.step >= steps or not state.ending.running.any():

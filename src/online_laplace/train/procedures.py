@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -97,10 +97,12 @@ def retrain(
     trained with. `schedule.steps` bounds each round; the history is that of the last round.
     """
     descent = Descent(network, problem, schedule.optimiser, mode_tolerance)
+    # A keeper holds one run, and this is many: an interrupted retraining begins anew.
+    watch = replace(schedule.watch, keeper=None)
     ending, weights, history = Ending.none(w), w, History()
     taken = torch.zeros_like(ending.step)
     for _ in range(rounds):
-        state, history = run(descent, descent.init(w, hyper), schedule.steps, schedule.watch)
+        state, history = run(descent, descent.init(w, hyper), schedule.steps, watch)
         tuned = maximise_evidence(linearise(network, state.w, problem), hyper, at_weights).hyper
         still = log_change(hyper, tuned) < hyper_tolerance
 
