@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
+from online_laplace._version import __version__
 
-__version__ = version("online-laplace")
+__all__ = ["__version__"]

@@ -85,8 +85,7 @@ def run_procedure(
     """
     known_name("procedure", procedure, PROCEDURES)
     began = time.perf_counter()
-    data = batch(table, spec, list(splits), validate=procedure == "offline")
-    network = MLP(table.X.shape[1], spec.hidden, 1, spec.activation)
+    network, data = prepare(table, procedure, splits, spec)
     trained = _train(network, data, procedure, splits, spec, table.name, tick, keeper)
     seconds = (time.perf_counter() - began) / len(splits)
 
@@ -96,6 +95,12 @@ def run_procedure(
         for position, split in enumerate(splits):
             records.append(_record(table.name, split, procedure, result, info, position, seconds))
     return Run(records, trained)
+
+
+def prepare(table: Table, procedure: str, splits: Sequence[int], spec: Specification) -> tuple[MLP, Batch]:
+    """The network and the rows that a procedure trains on."""
+    data = batch(table, spec, list(splits), validate=procedure == "offline")
+    return MLP(table.X.shape[1], spec.hidden, 1, spec.activation), data
 
 
 def _train(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from online_laplace.curvature import DualGGN, PrimalGGN, SpectralGGN
 from online_laplace.hyper.prior import Prior
 from online_laplace.model.tangent import TangentModel
 from online_laplace.posterior.metrics import Scores
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 Arrays = Mapping[str, Tensor]
 
-# Both follow from the weights and the settings, and the first is large: `init` makes them anew.
-_REBUILT = (TangentModel, Prior)
+# All follow from the weights and the settings, and some are large: `init` makes them anew.
+_REBUILT = (TangentModel, PrimalGGN, DualGGN, SpectralGGN, Prior)
 
 
 class Keeper(Protocol):
@@ -113,4 +114,4 @@ def _fill(template: Any, arrays: Arrays) -> Any:
             changed[name] = int(arrays[name].item())
         elif not isinstance(part, _REBUILT):
             changed[name] = _fill(part, _below(arrays, f"{name}."))
-    return template._replace(**changed) if isinstance(template, tuple) else replace(template, **changed)
+    return template._replace(**changed) if hasattr(template, "_replace") else replace(template, **changed)

@@ -1,0 +1,104 @@
+"""Run a whole experiment in one process, with nothing installed but torch, numpy and safetensors.
+
+    python -m online_laplace.experiments.run_profile --profile paper --device cuda --out runs/paper
+
+is `online-laplace reproduce` without its fan-out, live display, figures and report: for a machine with an
+accelerator and little else. Several such processes may share one folder if `--only` gives each its part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from online_laplace.errors import InputError, OnlineLaplaceError
+from online_laplace.experiments.archive import pack_store, unpack_store
+from online_laplace.experiments.job import run_batch
+from online_laplace.experiments.profile import Batch, Profile, named_profile, override
+from online_laplace.experiments.store import Store
+
+
+def run_profile(profile: Profile, folder: Path, only: list[str], *, restart: bool = False) -> None:
+    """Run what is not finished yet, batch by batch, printing a line now and then."""
+    store = Store.begin(folder, profile, restart=restart)
+    batches = chosen_batches(profile, only)
+    for number, batch in enumerate(batches, start=1):
+        label = f"[{number}/{len(batches)}] {batch.name}"
+        if store.is_finished(batch):
+            print(f"{label}: finished before", flush=True)
+            continue
+        began = time.monotonic()
+        for note in run_batch(folder, batch, _Lines(label, profile.specification_for(batch).steps or 0)):
+            print(f"note: {note}", flush=True)
+        print(f"{label}: done in {time.monotonic() - began:.1f} s", flush=True)
+    for note in store.notes:
+        print(f"note: {note}", flush=True)
+
+
+def chosen_batches(profile: Profile, only: list[str]) -> list[Batch]:
+    """The batches whose name begins with one of `only` (such as `energy-ol`); all of them by default."""
+    batches = [b for b in profile.batches() if not only or any(b.name.startswith(text) for text in only)]
+    if not batches:
+        raise InputError(f"no batch is called {', '.join(only)}: say for example energy-ol")
+    return batches
+
+
+class _Lines:
+    """A line of progress at most every ten seconds."""
+
+    def __init__(self, label: str, steps: int) -> None:
+        self.label, self.steps = label, steps
+        self.spoke_at = self.began_at = time.monotonic()
+        self.first: int | None = None
+
+    def __call__(self, step: int) -> None:
+        now = time.monotonic()
+        if self.first is None:
+            self.first = step
+        if now - self.spoke_at >= 10 and step > self.first:
+            left = (now - self.began_at) / (step - self.first) * (self.steps - step)
+            print(f"{self.label}: step {step} of {self.steps}, about {left:.0f} s left", flush=True)
+            self.spoke_at = now
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Parse, run, and pack if asked to."""
+    parser = argparse.ArgumentParser(prog="run_profile", description=__doc__.partition("\n")[0])
+    parser.add_argument("--profile", default="quick")
+    parser.add_argument("--out", type=Path, required=True, help="the folder of the results")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--splits", type=int)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="settings")
+    parser.add_argument("--only", action="append", default=[], metavar="BATCH", help="such as energy-ol")
+    parser.add_argument("--restart", action="store_true", help="set an earlier run in the folder aside")
+    parser.add_argument(
+        "--pack", type=Path, metavar="FILE", help="afterwards, put the folder in one tar file"
+    )
+    parser.add_argument("--unpack", type=Path, metavar="FILE", help="first, fill the folder from a tar file")
+    options = parser.parse_args(arguments)
+    try:
+        profile = named_profile(options.profile)
+        spec = override(profile.specification, [f"device={options.device}", *options.settings])
+        splits = options.splits or profile.splits
+        profile = replace(profile, specification=spec, splits=splits, splits_per_batch=splits)
+        profile = replace(profile, threads=options.threads or profile.threads)
+        if options.unpack is not None:
+            unpack_store(options.unpack, options.out)
+        run_profile(profile, options.out, options.only, restart=options.restart)
+        if options.pack is not None:
+            pack_store(options.out, options.pack)
+    except OnlineLaplaceError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped: the same command goes on from here", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
