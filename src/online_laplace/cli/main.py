@@ -7,6 +7,7 @@ import sys
 import typer
 from rich.console import Console
 
+from online_laplace.cli.reproduce import reproduce
 from online_laplace.cli.train import train
 from online_laplace.errors import OnlineLaplaceError
 
@@ -17,11 +18,7 @@ app = typer.Typer(
     help="Neural networks that tune their own weight decay and noise level while they train.",
 )
 app.command()(train)
-
-
-@app.callback()
-def _root() -> None:
-    """Keep `train` a subcommand even while it is the only one."""
+app.command()(reproduce)
 
 
 def main() -> None:
