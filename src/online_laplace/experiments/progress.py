@@ -67,7 +67,9 @@ class Display:
         self.bars = Progress(*columns, console=self.console, disable=self.quiet)
         behind = sum(costs.of[batch] for batch in finished)
         total = sum(costs.of[batch] for batch in batches)
-        self.overall = self.bars.add_task("all batches", total=total, completed=behind, count=self._count())
+        self.overall = self.bars.add_task(
+            "all batches", total=total, completed=int(behind), count=self._count()
+        )
         self.running: dict[Batch, TaskID] = {}
 
     def __enter__(self) -> Self:
@@ -103,7 +105,7 @@ class Display:
             behind += self.costs.of[batch] if batch in self.finished else self.costs.done(batch, step or 0)
             if step is not None and batch not in self.finished:
                 self._show(batch, step)
-        self.bars.update(self.overall, completed=behind, count=self._count())
+        self.bars.update(self.overall, completed=int(behind), count=self._count())
 
     def _is_stored(self, batch: Batch) -> bool:
         results = self.folder / "results" / batch.table / batch.procedure

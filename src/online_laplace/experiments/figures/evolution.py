@@ -1,0 +1,65 @@
+"""Everything that moves while a table is trained."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from online_laplace.experiments.figures.style import (
+    PROCEDURE_COLOURS,
+    PROCEDURE_LABELS,
+    draw_traces,
+    grid,
+    legend_above,
+    wide_axis,
+)
+from online_laplace.experiments.results import Results, Series
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# What is drawn in each panel: the solid line, and the dashed one where there are two.
+_PANELS = {
+    "α": ("alpha",),
+    "β": ("beta",),
+    "γ": ("gamma",),
+    "‖w − v*‖": ("distance",),
+    "$L_h$ (solid), $L_f$ (dashed)": ("tangent_evidence", "laplace_evidence"),
+    "RMSE: test (solid), train (dashed)": ("test.rmse", "train.rmse"),
+    "log-likelihood: test (solid), train (dashed)": ("test.log_likelihood", "train.log_likelihood"),
+}
+# Offline training holds α and β fixed, so that its evidences and its γ say nothing about tuning.
+_OFFLINE_PANELS = ("‖w − v*‖", "RMSE: test (solid), train (dashed)")
+
+
+def draw(results: Results, table: str) -> Figure:
+    """Seven panels, every split as a faint line and the median as a strong one."""
+    figure, rows = grid(2, 4, 11, 4.8)
+    panels = [axes for row in rows for axes in row]
+    for axes, (title, names) in zip(panels, _PANELS.items(), strict=False):
+        _panel(axes, results, table, title, names)
+    panels[-1].set_axis_off()
+    legend_above(figure, panels[3], 3)
+    return figure
+
+
+def _panel(axes: Axes, results: Results, table: str, title: str, names: tuple[str, ...]) -> None:
+    seen: list[Series] = []
+    for procedure in results.header["profile"]["procedures"]:
+        if procedure == "offline" and title not in _OFFLINE_PANELS:
+            continue
+        for name, line in zip(names, ("-", "--"), strict=False):
+            traces = results.traces(table, procedure, name)
+            draw_traces(axes, traces, PROCEDURE_COLOURS[procedure], PROCEDURE_LABELS[procedure], line)
+            seen.extend(values[1:] for _, values in traces)
+    axes.set_title(title)
+    axes.set_xscale("log")
+    axes.set_xlabel("step")
+    wide_axis(axes, np.concatenate(seen))
+    if "evidence" in names[0] or "likelihood" in names[0]:
+        # The first looks can lie far below all others.
+        values = np.concatenate(seen)
+        low, high = np.nanquantile(values, [0.06, 1.0])
+        axes.set_ylim(low - 0.08 * (high - low), high + 0.08 * (high - low))

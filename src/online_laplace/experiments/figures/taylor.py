@@ -1,0 +1,44 @@
+"""Two second-order expansions of one function: with and without the first-order term."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from online_laplace.experiments.figures.style import BLUE, ORANGE, grid
+from online_laplace.experiments.results import Results, Series
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def draw(results: Results) -> Figure:
+    """A log-density, expanded where its slope is not zero. Needs no results: it is a picture of an idea."""
+    at = -1.15
+    x = np.linspace(-3.2, 3.2, 400)
+    value, slope, curvature = _expansion(at)
+    figure, ((axes,),) = grid(1, 1, 4.6, 3.2)
+    axes.plot(x, _function(x), color="black", label="the function")
+    full = value + slope * (x - at) + 0.5 * curvature * (x - at) ** 2
+    flat = value + 0.5 * curvature * (x - at) ** 2
+    axes.plot(x, full, color=ORANGE, label="with the first-order term")
+    axes.plot(x, flat, "--", color=BLUE, label="without it")
+    axes.plot([at], [value], "*", color="black", markersize=13, zorder=5)
+    axes.annotate("$x_0$", (at, value), xytext=(-16, 4), textcoords="offset points")
+    axes.set_ylim(-4.2, 1.9)
+    axes.set_xlabel("$x$")
+    axes.set_ylabel("log-density")
+    axes.legend(loc="lower center")
+    return figure
+
+
+def _function(x: Series) -> Series:
+    return -0.5 * (x - 0.6) ** 2 + 0.25 * np.sin(2.0 * x) + 0.8
+
+
+def _expansion(at: float) -> tuple[float, float, float]:
+    value = float(_function(np.asarray(at)))
+    slope = -(at - 0.6) + 0.5 * np.cos(2 * at)
+    curvature = -1.0 - np.sin(2 * at)
+    return value, float(slope), float(curvature)
