@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+import torch
 from torch import Tensor
 
 from online_laplace.errors import InputError
@@ -67,3 +68,28 @@ class Hyper:
     def with_values(self, alpha: Tensor, beta: Tensor) -> Hyper:
         """The same structure with other values."""
         return replace(self, alpha=alpha, beta=beta)
+
+
+class Components(NamedTuple):
+    """What a mixture is made of: weights (…, c, d_w), α (…, c, g) and β (…, c, b) of c networks."""
+
+    w: Tensor
+    alpha: Tensor
+    beta: Tensor
+
+    @classmethod
+    def only(cls, w: Tensor, hyper: Hyper) -> Components:
+        """A single one."""
+        return cls(w.unsqueeze(-2), hyper.alpha.unsqueeze(-2), hyper.beta.unsqueeze(-2))
+
+    @classmethod
+    def repeat(cls, count: int, w: Tensor, hyper: Hyper) -> Components:
+        """The same one `count` times."""
+        one = cls.only(w, hyper)
+        return cls(*(values.expand(*values.shape[:-2], count, values.shape[-1]) for values in one))
+
+    def push(self, w: Tensor, hyper: Hyper) -> Components:
+        """Forget the first, add a last."""
+        new = Components.only(w, hyper)
+        pairs = zip(self, new, strict=True)
+        return Components(*(torch.cat([old[..., 1:, :], last], dim=-2) for old, last in pairs))

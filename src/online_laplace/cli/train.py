@@ -27,6 +27,12 @@ def train(
     activation: Annotated[str, typer.Option(help="tanh, relu, gelu or silu.")] = "tanh",
     hidden: Annotated[str, typer.Option(help="Units per hidden layer, such as 50 or 50,50.")] = "50",
     prior: Annotated[str, typer.Option(help="scalar, layerwise or ard.")] = "scalar",
+    optimiser: Annotated[str, typer.Option(help="adam or gauss-newton, for ol and lm.")] = "adam",
+    keep: Annotated[
+        str, typer.Option(help="What predicts: the last weights, those of best evidence, or an average.")
+    ] = "last",
+    members: Annotated[int, typer.Option(help="Networks per ensemble, from different seeds.")] = 1,
+    member_weights: Annotated[str, typer.Option(help="equal or evidence.")] = "equal",
     alpha: Annotated[float, typer.Option(help="Initial prior precision of online training.")] = 1.0,
     beta: Annotated[float, typer.Option(help="Initial noise precision of online training.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Seed of the initial weights.")] = 0,
@@ -46,6 +52,10 @@ def train(
         hidden=widths(hidden),
         activation=activation,
         prior=prior,
+        optimiser=optimiser,
+        keep=keep,
+        members=members,
+        member_weights=member_weights,
         alpha=alpha,
         beta=beta,
         steps=steps,

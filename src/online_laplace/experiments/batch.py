@@ -31,13 +31,15 @@ class Batch:
 
 
 def batch(table: Table, spec: Specification, splits: list[int], *, validate: bool = False) -> Batch:
-    """Scale each split by its own fitted rows and stack them: X (r, n, d_x), y (r, n, 1)."""
+    """Scale each split by its own fitted rows and stack them, once for every member: X (r, n, d_x)."""
     drawn = paper_splits(len(table.y), max(splits) + 1, spec.split_seed, spec.test_fraction)
     parts = [_part(table, drawn[i], spec, validate) for i in splits]
     like = spec.like()
 
     def stack(name: str) -> Tensor:
-        return torch.from_numpy(np.stack([part[name] for part in parts])).to(like)
+        # Members of one split are neighbours: (r, …) → (r · members, …).
+        stacked = np.repeat(np.stack([part[name] for part in parts]), spec.members, axis=0)
+        return torch.from_numpy(stacked).to(like)
 
     def problem(rows: str) -> Problem:
         return Problem(stack(f"X_{rows}"), stack(f"y_{rows}"))

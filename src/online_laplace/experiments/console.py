@@ -77,7 +77,7 @@ def print_summary(records: Sequence[Record], console: Console) -> None:
     """One line per table, procedure and objective: means over splits, with standard errors."""
     # No frame: the whole line must fit a terminal of 80 columns.
     title = "Held-out results: mean ± standard error over splits"
-    grid = RichTable(title=title, box=None, padding=(0, 1), pad_edge=False)
+    grid = RichTable(title=title, box=None, padding=(0, 1, 0, 0), pad_edge=False)
     grid.add_column("table", no_wrap=True)
     grid.add_column("procedure", no_wrap=True)
     for column in ("log-likelihood", "RMSE", "90%", "γ", "‖w−v*‖", "s/split"):

@@ -17,9 +17,13 @@ from online_laplace.experiments.specification import Specification
 from online_laplace.hyper.prior import initial_hyper
 from online_laplace.model.mlp import MLP
 from online_laplace.model.network import initial_weights
+from online_laplace.posterior.metrics import Scores, score
+from online_laplace.posterior.mixture import predict_mixture
+from online_laplace.posterior.predictive import Units
 from online_laplace.train.checkpoint import Keeper
 from online_laplace.train.history import Info, observe
 from online_laplace.train.loop import Watch
+from online_laplace.train.outcome import SEVERITY
 from online_laplace.train.procedures import (
     PROCEDURES,
     Schedule,
@@ -28,6 +32,7 @@ from online_laplace.train.procedures import (
     train_offline,
     train_online,
 )
+from online_laplace.types import Components, Problem
 
 
 @dataclass(frozen=True)
@@ -92,9 +97,41 @@ def run_procedure(
     records = []
     for result in trained:
         info = observe(network, result.w, result.hyper, data.evaluation)
+        scored = score_mixture(network, result, info, data, spec)
         for position, split in enumerate(splits):
-            records.append(_record(table.name, split, procedure, result, info, position, seconds))
+            label = Label(table.name, split, procedure)
+            records.append(_record(label, result, info, scored, position, spec.members, seconds))
     return Run(records, trained)
+
+
+def score_mixture(
+    network: MLP, result: Trained, info: Info, data: Batch, spec: Specification
+) -> tuple[Scores, Scores]:
+    """The training and the test scores (r,) of the mixture that each split's members make."""
+    members, where = spec.members, data.evaluation
+    # Members of one split are neighbours: (r · members, c, …) → (r, members · c, …).
+    components = Components(
+        *(values.unflatten(0, (-1, members)).flatten(1, 2) for values in result.components)
+    )
+    log_evidence = None
+    if spec.member_weights == "evidence":
+        per_member = components.w.shape[1] // members
+        log_evidence = info.laplace_evidence.unflatten(0, (-1, members)).repeat_interleave(per_member, 1)
+
+    # Every member of a split sees the same rows.
+    def first(values: Tensor) -> Tensor:
+        return values[::members]
+
+    units = Units(first(where.units.mean), first(where.units.std))
+    train = Problem(first(where.train.X), first(where.train.y))
+
+    def scores(rows: Problem) -> Scores:
+        X, y = first(rows.X), first(rows.y)
+        mixture = predict_mixture(network, components, result.hyper.prior, train, X, log_evidence)
+        return score(mixture.to_units(units), units.mean + units.std * y)
+
+    assert where.test is not None
+    return scores(where.train), scores(where.test)
 
 
 def prepare(table: Table, procedure: str, splits: Sequence[int], spec: Specification) -> tuple[MLP, Batch]:
@@ -113,7 +150,8 @@ def _train(
     tick: Callable[[int], None] | None,
     keeper: Keeper | None,
 ) -> list[Trained]:
-    w = initial_weights(network, [spec.weight_seed(split) for split in splits], spec.like())
+    seeds = [spec.weight_seed(split, member) for split in splits for member in range(spec.members)]
+    w = initial_weights(network, seeds, spec.like())
     steps = spec.steps_for(table_name, procedure)
     offline = procedure == "offline"
     alpha, beta = (spec.offline_alpha, spec.offline_beta) if offline else (spec.alpha, spec.beta)
@@ -125,56 +163,78 @@ def _train(
         tick=tick,
         keeper=keeper,
     )
-    schedule = Schedule(steps, spec.optimiser, watch)
+    schedule = Schedule(steps, spec.adam, watch)
     if procedure == "offline":
         assert data.validation is not None
         return train_offline(network, data.problem, data.validation, w, hyper, schedule)
     if procedure == "retrain":
         return [retrain(network, data.problem, w, hyper, schedule, rounds=spec.retrain_rounds)]
-    online = train_online(network, data.problem, w, hyper, schedule, procedure=procedure, form=spec.form)
+    online = train_online(
+        network,
+        data.problem,
+        w,
+        hyper,
+        schedule,
+        procedure=procedure,
+        optimiser=spec.optimiser,
+        form=spec.form,
+        what_to_keep=spec.keep,
+    )
     return [online]
 
 
+@dataclass(frozen=True)
+class Label:
+    """What a record is of."""
+
+    table: str
+    split: int
+    procedure: str
+
+
 def _record(
-    table: str,
-    split: int,
-    procedure: str,
+    label: Label,
     result: Trained,
     info: Info,
+    scored: tuple[Scores, Scores],
     position: int,
+    members: int,
     seconds: float,
 ) -> Record:
-    """One replica of a look, as plain numbers."""
-    assert info.test is not None
+    """One split as plain numbers. Scores are the mixture's; all else is the members' average."""
+    train, test = scored
+    replicas = slice(position * members, (position + 1) * members)
 
-    def number(values: Tensor) -> float | None:
-        return finite(values[position].item())
+    def average(values: Tensor) -> float | None:
+        return finite(values[replicas].mean().item())
 
-    def numbers(values: Tensor) -> float | list[float] | None:
-        several = values[position].tolist()
+    def averages(values: Tensor) -> float | list[float] | None:
+        several = values[replicas].mean(0).tolist()
         return finite(several[0]) if len(several) == 1 else several
 
-    outcome = result.outcomes[position]
+    outcomes = result.outcomes[replicas]
+    # An ensemble ended as its worst member did.
+    outcome = max(outcomes, key=lambda one: SEVERITY.index(one.kind))
     return Record(
-        table=table,
-        split=split,
-        procedure=procedure,
+        table=label.table,
+        split=label.split,
+        procedure=label.procedure,
         objective=result.objective,
-        steps=outcome.step,
+        steps=max(one.step for one in outcomes),
         outcome=outcome.kind,
         outcome_detail=outcome.detail,
-        test_rmse=number(info.test.rmse),
-        test_log_likelihood=number(info.test.log_likelihood),
-        train_rmse=number(info.train.rmse),
-        train_log_likelihood=number(info.train.log_likelihood),
-        coverage_90=number(info.test.coverage_90),
-        crps=number(info.test.crps),
-        alpha=numbers(info.alpha),
-        beta=numbers(info.beta),
-        gamma=numbers(info.gamma),
-        laplace_evidence=number(info.laplace_evidence),
-        tangent_evidence=number(info.tangent_evidence),
-        distance=number(info.distance),
+        test_rmse=finite(test.rmse[position].item()),
+        test_log_likelihood=finite(test.log_likelihood[position].item()),
+        train_rmse=finite(train.rmse[position].item()),
+        train_log_likelihood=finite(train.log_likelihood[position].item()),
+        coverage_90=finite(test.coverage_90[position].item()),
+        crps=finite(test.crps[position].item()),
+        alpha=averages(info.alpha),
+        beta=averages(info.beta),
+        gamma=averages(info.gamma),
+        laplace_evidence=average(info.laplace_evidence),
+        tangent_evidence=average(info.tangent_evidence),
+        distance=average(info.distance),
         seconds=seconds,
     )
 

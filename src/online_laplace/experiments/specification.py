@@ -13,11 +13,14 @@ from online_laplace.errors import InputError, known_name
 from online_laplace.hyper.prior import STRUCTURES
 from online_laplace.model.activations import ACTIVATIONS
 from online_laplace.train.adam import Adam
+from online_laplace.train.procedures import OPTIMISERS
+from online_laplace.train.trajectory import KEEP
 
 # The paper's schedule; a table it does not name gets the middle one.
 ONLINE_STEPS = {"housing": 1000, "wine": 1000, "concrete": 2000, "energy": 30000, "yacht": 10000}
 OTHER_STEPS = 2000
 
+MEMBER_WEIGHTS = ("equal", "evidence")
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 
@@ -30,6 +33,10 @@ class Specification:
     prior: str = "scalar"
     alpha: float = 1.0
     beta: float = 1.0
+    optimiser: str = "adam"
+    keep: str = "last"
+    members: int = 1
+    member_weights: str = "equal"
     learning_rate: float = 0.01
     learning_rate_decay: float = 0.9999
     steps: int | None = None
@@ -53,6 +60,9 @@ class Specification:
         known_name("prior", self.prior, STRUCTURES)
         known_name("dtype", self.dtype, DTYPES)
         known_name("curvature form", self.form, FORMS)
+        known_name("optimiser", self.optimiser, OPTIMISERS)
+        known_name("choice of what to keep", self.keep, KEEP)
+        known_name("weighting of members", self.member_weights, MEMBER_WEIGHTS)
         if any(width < 1 for width in self.hidden):
             raise InputError(f"every hidden layer needs at least one unit, not {self.hidden}")
         positive = ("alpha", "beta", "offline_alpha", "offline_beta", "learning_rate")
@@ -60,7 +70,7 @@ class Specification:
             value = getattr(self, name)
             if not 0 < value < float("inf"):
                 raise InputError(f"{name} must be a positive, finite number, not {value}")
-        for name in ("offline_steps", "retrain_rounds", "looks"):
+        for name in ("offline_steps", "retrain_rounds", "looks", "members"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.steps is not None and self.steps < 1:
@@ -81,7 +91,7 @@ class Specification:
         return int(words[0])
 
     @property
-    def optimiser(self) -> Adam:
+    def adam(self) -> Adam:
         """Adam at these rates."""
         return Adam(lr=self.learning_rate, decay=self.learning_rate_decay)
 

@@ -57,7 +57,7 @@ def maximise_evidence(
         seen = look(hyper)
         iterations += 1
         converged = converged | (change < tolerance)
-        if not (converged | change.isfinite()).any():
+        if not (~converged & change.isfinite()).any():  # the rest has no number to go on with
             break
     return Tuned(hyper, seen.gamma, converged, iterations)
 

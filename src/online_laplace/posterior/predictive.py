@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -40,6 +41,24 @@ class Predictive:
         """The standard deviation of a new observation."""
         return self.variance.sqrt()
 
+    def log_density(self, y: Tensor) -> Tensor:
+        """log N(y; mean, variance): (…, m, k)."""
+        squared = (y - self.mean).square() / self.variance
+        return -0.5 * (squared + self.variance.log() + math.log(2 * math.pi))
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """P(Y ≤ y): (…, m, k)."""
+        return torch.special.ndtr((y - self.mean) / self.std)
+
+    def quantile(self, level: float) -> Tensor:
+        """The y at which the cdf is `level`: (…, m, k)."""
+        z = torch.special.ndtri(torch.tensor(level, dtype=torch.float64)).item()
+        return self.mean + z * self.std
+
+    def crps(self, y: Tensor) -> Tensor:
+        """The continuous ranked probability score: (…, m, k)."""
+        return self.std * standard_crps((y - self.mean) / self.std)
+
     def to_units(self, units: Units) -> Predictive:
         """The same predictive in the user's units."""
         scale = units.std.square()
@@ -48,6 +67,12 @@ class Predictive:
             scale * self.function_variance,
             scale * self.noise_variance,
         )
+
+
+def standard_crps(z: Tensor) -> Tensor:
+    """The CRPS of N(0, 1) at z: z (2Φ(z) − 1) + 2φ(z) − 1/√π."""
+    density = torch.exp(-0.5 * z.square()) / math.sqrt(2 * math.pi)
+    return z * (2 * torch.special.ndtr(z) - 1) + 2 * density - 1 / math.sqrt(math.pi)
 
 
 @dataclass(frozen=True)

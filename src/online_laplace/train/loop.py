@@ -39,6 +39,11 @@ def keep(running: Tensor, new: Tensor, old: Tensor) -> Tensor:
     return torch.where(running.unsqueeze(-1), new, old)
 
 
+def keep_hyper(running: Tensor, new: Hyper, old: Hyper) -> Hyper:
+    """The same for hyperparameters."""
+    return old.with_values(keep(running, new.alpha, old.alpha), keep(running, new.beta, old.beta))
+
+
 S = TypeVar("S", bound=State)
 
 

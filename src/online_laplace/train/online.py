@@ -7,44 +7,50 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from online_laplace.curvature import curvature
+from online_laplace.evidence import laplace_evidence
 from online_laplace.hyper.mackay import Mean, at_mode, at_weights, mackay_update, statistics
 from online_laplace.model.network import Network
 from online_laplace.model.tangent import TangentModel, linearise
 from online_laplace.train.adam import Adam, AdamState
-from online_laplace.train.loop import State, keep
-from online_laplace.train.outcome import Ending
+from online_laplace.train.loop import keep, keep_hyper
+from online_laplace.train.trajectory import OnlineState
 from online_laplace.types import Hyper, Problem
 
 MEANS: dict[str, Mean] = {"ol": at_weights, "lm": at_mode}
 
 
 @dataclass(frozen=True)
-class OnlineState(State):
+class AdamOnlineState(OnlineState):
     """A state that remembers Adam's moments and the tangent model at w, from which the next gradient comes.
 
     The tangent of a replica that has ended is not kept up; linearise at w to look at it.
     """
 
-    adam: AdamState
     tangent: TangentModel
+    adam: AdamState
 
 
 @dataclass(frozen=True)
 class Online:
-    """OL (`mean=at_weights`) or LM (`mean=at_mode`) with full-batch Adam."""
+    """OL (`mean=at_weights`) or LM (`mean=at_mode`) with full-batch Adam.
+
+    Every `look_back` steps the trail takes a look.
+    """
 
     network: Network
     problem: Problem
     mean: Mean
     optimiser: Adam = Adam()
     form: str = "auto"
+    look_back: int = 100
 
-    def init(self, w: Tensor, hyper: Hyper) -> OnlineState:
+    def init(self, w: Tensor, hyper: Hyper) -> AdamOnlineState:
         """Linearise at the first weights w (…, d_w)."""
+        start = OnlineState.start(w, hyper)
         tangent = linearise(self.network, w, self.problem)
-        return OnlineState(w, hyper, Ending.none(w), 0, self.optimiser.init(w), tangent)
+        return AdamOnlineState(**vars(start), tangent=tangent, adam=self.optimiser.init(w))
 
-    def step(self, state: OnlineState) -> OnlineState:
+    def step(self, state: AdamOnlineState) -> AdamOnlineState:
         """Adam on ℓ_f, linearise, factorise, update: the order of the paper."""
         gradient = state.tangent.gradient(state.hyper)
         w, adam = self.optimiser.step(state.w, gradient, state.adam)
@@ -56,14 +62,15 @@ class Online:
         step = state.step + 1
         ending = state.ending.check(step, w, hyper.alpha, hyper.beta, H.failed)
         running = ending.running
-        return OnlineState(
-            w=keep(running, w, state.w),
-            hyper=hyper.with_values(
-                keep(running, hyper.alpha, state.hyper.alpha),
-                keep(running, hyper.beta, state.hyper.beta),
-            ),
+        best = state.best.update(running, step, w, state.hyper, laplace_evidence(tangent, state.hyper, H))
+        w, hyper = keep(running, w, state.w), keep_hyper(running, hyper, state.hyper)
+        return AdamOnlineState(
+            w=w,
+            hyper=hyper,
             ending=ending,
             step=step,
-            adam=adam.where(running, state.adam),
+            best=best,
+            trail=state.trail.push(w, hyper) if step % self.look_back == 0 else state.trail,
             tangent=tangent,
+            adam=adam.where(running, state.adam),
         )

@@ -13,6 +13,9 @@ STEP_LIMIT = "step limit"
 DIVERGED = "diverged"
 NOT_POSITIVE_DEFINITE = "not positive definite"
 
+# From the best end to the worst.
+SEVERITY = (CONVERGED, STEP_LIMIT, NOT_POSITIVE_DEFINITE, DIVERGED)
+
 # What a replica's code says; 0 is a replica that is still running.
 _CONVERGED_CODE = 1
 _CURVATURE_CODE = 2
@@ -63,6 +66,10 @@ class Ending(NamedTuple):
         """End the replicas that met the tolerance."""
         return self.mark(_CONVERGED_CODE, where, step)
 
+    def curvature_failed(self, where: Tensor, step: int | Tensor) -> Ending:
+        """End the replicas whose H had no Cholesky factor."""
+        return self.mark(_CURVATURE_CODE, where, step)
+
     def check(
         self,
         step: int | Tensor,
@@ -74,7 +81,7 @@ class Ending(NamedTuple):
         """End the replicas whose numbers are no longer usable, naming the first that was not."""
         ending = self.mark(3, ~w.isfinite().all(-1), step)
         if failed is not None:
-            ending = ending.mark(_CURVATURE_CODE, failed, step)
+            ending = ending.curvature_failed(failed, step)
         for code, precision in ((4, alpha), (5, beta)):
             usable = (precision > 0) & precision.isfinite()
             ending = ending.mark(code, ~usable.all(-1), step)

@@ -3,43 +3,53 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from online_laplace.errors import known_name
 from online_laplace.hyper.fixed_weights import maximise_evidence
 from online_laplace.hyper.mackay import at_mode, at_weights, log_change
 from online_laplace.model.network import Network
 from online_laplace.model.tangent import linearise
 from online_laplace.train.adam import Adam
 from online_laplace.train.descent import Descent, ValidatedDescent
+from online_laplace.train.gauss_newton import GaussNewton
 from online_laplace.train.history import History
-from online_laplace.train.loop import Watch, keep, run
+from online_laplace.train.loop import Procedure, Watch, keep, keep_hyper, run
 from online_laplace.train.online import MEANS, Online
 from online_laplace.train.outcome import Ending, Outcome
-from online_laplace.types import Hyper, Problem
+from online_laplace.train.trajectory import KEEP, TRAIL_LENGTH
+from online_laplace.types import Components, Hyper, Problem
 
+OPTIMISERS = ("adam", "gauss-newton")
 PROCEDURES = ("ol", "lm", "offline", "retrain")
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How far and how fast to train, and how to look on."""
+    """How far and how fast to train, and how to look on. Gauss-Newton finds its own pace."""
 
     steps: int
-    optimiser: Adam
+    adam: Adam
     watch: Watch
 
 
 @dataclass(frozen=True)
 class Trained:
-    """The end of a procedure: weights (…, d_w), hyperparameters, how each replica ended, what was seen."""
+    """The end of a procedure: how each replica ended, what was seen, and what predicts.
+
+    `w` (…, d_w) and `hyper` are what a person looks at; the predictive is the mixture of `components`, which
+    most often are those same weights alone.
+    """
 
     w: Tensor
     hyper: Hyper
     outcomes: list[Outcome]
     history: History
     objective: str
+    components: Components
 
 
 def train_online(
@@ -50,13 +60,27 @@ def train_online(
     schedule: Schedule,
     *,
     procedure: str,
+    optimiser: str = "adam",
     form: str = "auto",
+    what_to_keep: str = "last",
 ) -> Trained:
-    """OL or LM: weights and hyperparameters together for up to `schedule.steps` steps."""
-    online = Online(network, problem, MEANS[procedure], schedule.optimiser, form)
-    state, history = run(online, online.init(w, hyper), schedule.steps, schedule.watch)
+    """OL or LM: weights and hyperparameters together for up to `schedule.steps` steps.
+
+    The trail looks back over the second half of them.
+    """
+    mean = MEANS[procedure]
+    look_back = max(1, schedule.steps // (2 * TRAIL_LENGTH))
     objective = "laplace" if procedure == "ol" else "tangent"
-    return Trained(state.w, state.hyper, state.outcomes(), history, objective)
+    online: Procedure[Any]
+    if known_name("optimiser", optimiser, OPTIMISERS) == "adam":
+        online = Online(network, problem, mean, schedule.adam, form, look_back)
+    else:
+        online = GaussNewton(network, problem, mean, form, look_back)
+    state, history = run(online, online.init(w, hyper), schedule.steps, schedule.watch)
+    components = state.kept(known_name("choice of what to keep", what_to_keep, KEEP))
+    latest = Components(*(values[..., -1, :] for values in components))
+    kept = hyper.with_values(latest.alpha, latest.beta)
+    return Trained(latest.w, kept, state.outcomes(), history, objective, components)
 
 
 def train_offline(
@@ -68,7 +92,7 @@ def train_offline(
     schedule: Schedule,
 ) -> list[Trained]:
     """Fixed (α, β), weights kept at the lowest validation RMSE, then post-hoc L_f and L_h: two results."""
-    procedure = ValidatedDescent(Descent(network, problem, schedule.optimiser), validation)
+    procedure = ValidatedDescent(Descent(network, problem, schedule.adam), validation)
     state, history = run(procedure, procedure.init(w, hyper), schedule.steps, schedule.watch)
     tangent = linearise(network, state.best_w, problem)
     results = []
@@ -76,7 +100,7 @@ def train_offline(
         tuned = maximise_evidence(tangent, hyper, mean)
         ending = state.ending.check(state.step, state.w, tuned.hyper.alpha, tuned.hyper.beta)
         outcomes = ending.outcomes(state.step, w.dtype)
-        results.append(Trained(state.best_w, tuned.hyper, outcomes, history, objective))
+        results.append(_single(state.best_w, tuned.hyper, outcomes, history, objective))
     return results
 
 
@@ -96,7 +120,7 @@ def retrain(
     A replica has converged when it came to a mode and the mode's best hyperparameters are those it was
     trained with. `schedule.steps` bounds each round; the history is that of the last round.
     """
-    descent = Descent(network, problem, schedule.optimiser, mode_tolerance)
+    descent = Descent(network, problem, schedule.adam, mode_tolerance)
     # A keeper holds one run, and this is many: an interrupted retraining begins anew.
     watch = replace(schedule.watch, keeper=None)
     ending, weights, history = Ending.none(w), w, History()
@@ -112,10 +136,13 @@ def retrain(
         ending = ending.mark(inner.code, inner.failed, taken)
         ending = ending.check(taken, state.w, tuned.alpha, tuned.beta)
         usable = running & ~ending.failed
-        hyper = hyper.with_values(
-            keep(usable, tuned.alpha, hyper.alpha), keep(usable, tuned.beta, hyper.beta)
-        )
+        hyper = keep_hyper(usable, tuned, hyper)
         ending = ending.converged(still & ~inner.running, taken)
         if not ending.running.any():
             break
-    return Trained(weights, hyper, ending.outcomes(taken, w.dtype), history, "laplace")
+    return _single(weights, hyper, ending.outcomes(taken, w.dtype), history, "laplace")
+
+
+def _single(w: Tensor, hyper: Hyper, outcomes: list[Outcome], history: History, objective: str) -> Trained:
+    """An end whose weights are all that predicts."""
+    return Trained(w, hyper, outcomes, history, objective, Components.only(w, hyper))

@@ -1,0 +1,142 @@
+"""Compare configurations on splits 10 to 19 of every table, the splits that no result is reported on.
+
+    python benchmarks/choose_default.py OUT.json [--device cuda] [--seconds 500] [--members 5]
+
+Every configuration is trained once by Gauss-Newton, ten splits and all members as one batch; at several step
+counts each way of keeping is scored, for single networks and for ensembles. Rows are written as they come, so
+that a run cut short keeps what it had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import time
+from dataclasses import replace
+
+import torch
+
+from online_laplace.data import TABLES, load_table
+from online_laplace.experiments.batch import batch
+from online_laplace.experiments.specification import Specification
+from online_laplace.hyper.prior import initial_hyper
+from online_laplace.model.mlp import MLP
+from online_laplace.model.network import initial_weights
+from online_laplace.posterior.metrics import score
+from online_laplace.posterior.mixture import predict_mixture
+from online_laplace.posterior.predictive import Units
+from online_laplace.train.gauss_newton import GaussNewton
+from online_laplace.train.loop import Watch, run
+from online_laplace.train.online import MEANS
+from online_laplace.train.trajectory import KEEP
+from online_laplace.types import Components, Problem
+
+SPLITS = list(range(10, 20))
+CONFIGURATIONS = [
+    {"procedure": procedure, "prior": prior, "activation": activation, "hidden": hidden}
+    for procedure, prior, activation, hidden in [
+        ("ol", "scalar", "tanh", (50,)),
+        ("ol", "layerwise", "tanh", (50,)),
+        ("ol", "ard", "tanh", (50,)),
+        ("lm", "scalar", "tanh", (50,)),
+        ("ol", "scalar", "silu", (50,)),
+        ("ol", "layerwise", "silu", (50,)),
+        ("ol", "ard", "silu", (50,)),
+        ("ol", "scalar", "tanh", (50, 50)),
+        ("ol", "layerwise", "tanh", (50, 50)),
+        ("ol", "ard", "tanh", (50, 50)),
+        ("ol", "scalar", "gelu", (50,)),
+        ("ol", "scalar", "relu", (50,)),
+        ("ol", "scalar", "tanh", (100,)),
+        ("lm", "layerwise", "tanh", (50,)),
+        ("lm", "ard", "tanh", (50,)),
+        ("ol", "scalar", "tanh", (20,)),
+    ]
+]
+MOMENTS = (50, 100, 200, 300)
+
+
+def rows_of(table_name: str, configuration: dict, spec: Specification):
+    table = load_table(table_name)
+    spec = replace(
+        spec,
+        prior=configuration["prior"],
+        activation=configuration["activation"],
+        hidden=configuration["hidden"],
+    )
+    data = batch(table, spec, SPLITS)
+    network = MLP(table.X.shape[1], spec.hidden, 1, spec.activation)
+    seeds = [spec.weight_seed(split, member) for split in SPLITS for member in range(spec.members)]
+    w = initial_weights(network, seeds, spec.like())
+    procedure = GaussNewton(network, data.problem, MEANS[configuration["procedure"]], look_back=10)
+    state = procedure.init(w, initial_hyper(network, w, prior=spec.prior))
+    began = time.perf_counter()
+    for moment in MOMENTS:
+        state, _ = run(procedure, state, moment, Watch(every=moment))
+        seconds = time.perf_counter() - began
+        for keep in KEEP:
+            yield from scores_of(network, state.kept(keep), state, data, spec, keep, moment, seconds)
+
+
+def scores_of(network, components, state, data, spec, keep, moment, seconds):
+    members, where = spec.members, data.evaluation
+    units = Units(where.units.mean[::members], where.units.std[::members])
+    train = Problem(where.train.X[::members], where.train.y[::members])
+    y = units.mean + units.std * where.test.y[::members]
+    for size, repeats in ((1, members), (members, 1)):
+        found = []
+        for repeat in range(repeats):
+            chosen = Components(
+                *(
+                    values.unflatten(0, (-1, members))[:, repeat * size : (repeat + 1) * size].flatten(1, 2)
+                    for values in components
+                )
+            )
+            mixture = predict_mixture(network, chosen, state.hyper.prior, train, where.test.X[::members])
+            found.append(score(mixture.to_units(units), y))
+        mean = [torch.stack(values).mean().item() for values in zip(*found, strict=True)]
+        yield {
+            "keep": keep,
+            "steps": moment,
+            "members": size,
+            "rmse": mean[0],
+            "log_likelihood": mean[1],
+            "coverage_90": mean[2],
+            "crps": mean[3],
+            "evidence": state.best.evidence.mean().item(),
+            "best_step": state.best.step.double().mean().item(),
+            "failed": int(state.ending.failed.sum()),
+            "seconds": seconds,
+        }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("out")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--members", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=500)
+    parser.add_argument("--tables", default=",".join(TABLES))
+    options = parser.parse_args()
+    spec = Specification(device=options.device, members=options.members)
+    began, rows = time.perf_counter(), []
+    for configuration, table in itertools.product(CONFIGURATIONS, options.tables.split(",")):
+        if time.perf_counter() - began > options.seconds:
+            print("out of time before", configuration, table, flush=True)
+            break
+        started = time.perf_counter()
+        for row in rows_of(table, configuration, spec):
+            rows.append({"table": table, **configuration, **row})
+        with open(options.out, "w") as file:
+            json.dump(rows, file)
+        best = max((r for r in rows[-24:]), key=lambda r: r["log_likelihood"])
+        print(
+            *configuration.values(), table, f"{time.perf_counter() - started:.1f} s",
+            {k: best[k] for k in ("keep", "steps", "members", "log_likelihood", "rmse")},
+            flush=True,
+        )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
