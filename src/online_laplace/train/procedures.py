@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,10 +16,10 @@ from online_laplace.train.adam import Adam
 from online_laplace.train.descent import Descent, ValidatedDescent
 from online_laplace.train.gauss_newton import GaussNewton
 from online_laplace.train.history import History
-from online_laplace.train.loop import Procedure, Watch, keep, keep_hyper, run
+from online_laplace.train.loop import Watch, keep, keep_hyper, run
 from online_laplace.train.online import MEANS, Online
 from online_laplace.train.outcome import Ending, Outcome
-from online_laplace.train.trajectory import KEEP, TRAIL_LENGTH
+from online_laplace.train.trajectory import KEEP, TRAIL_LENGTH, OnlineState
 from online_laplace.types import Components, Hyper, Problem
 
 OPTIMISERS = ("adam", "gauss-newton")
@@ -71,12 +70,13 @@ def train_online(
     mean = MEANS[procedure]
     look_back = max(1, schedule.steps // (2 * TRAIL_LENGTH))
     objective = "laplace" if procedure == "ol" else "tangent"
-    online: Procedure[Any]
+    state: OnlineState
     if known_name("optimiser", optimiser, OPTIMISERS) == "adam":
         online = Online(network, problem, mean, schedule.adam, form, look_back)
+        state, history = run(online, online.init(w, hyper), schedule.steps, schedule.watch)
     else:
-        online = GaussNewton(network, problem, mean, form, look_back)
-    state, history = run(online, online.init(w, hyper), schedule.steps, schedule.watch)
+        newton = GaussNewton(network, problem, mean, form, look_back)
+        state, history = run(newton, newton.init(w, hyper), schedule.steps, schedule.watch)
     components = state.kept(known_name("choice of what to keep", what_to_keep, KEEP))
     latest = Components(*(values[..., -1, :] for values in components))
     kept = hyper.with_values(latest.alpha, latest.beta)
