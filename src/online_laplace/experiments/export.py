@@ -36,8 +36,7 @@ def write_export(results: Results, folder: Path) -> None:
     kept = {}
     for unit, arrays in results.arrays.items():
         for name, values in arrays.items():
-            history = name.startswith("history.")
-            if history or (unit.split == 0 and name != "weights"):
+            if name.startswith(("history.", "update.")) or (unit.split == 0 and name != "weights"):
                 array = torch.from_numpy(values)
                 kept[f"{_prefix(unit)}{name}"] = array.float() if array.is_floating_point() else array.int()
     write_arrays(folder / _ARRAYS, kept, {"run": results.header["run"]})

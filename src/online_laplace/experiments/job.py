@@ -34,18 +34,20 @@ def run_batch(
     snapshots = keeper.finish()
     seconds = keeper.seconds / len(batch.splits)
     for position, unit in enumerate(batch.units):
+        # Members of one split are neighbours among the replicas; the first stands for all of them.
+        replica = position * spec.members
         records = [
             replace(record, seconds=seconds).to_dict() for record in run.records if record.split == unit.split
         ]
-        store.write(unit, records, _arrays(run, snapshots, position), spec.to_dict())
+        store.write(unit, records, _arrays(run, snapshots, replica), spec.to_dict())
     keeper.discard()
     return store.notes
 
 
-def _arrays(run: Run, snapshots: dict[str, Tensor], position: int) -> dict[str, Tensor]:
+def _arrays(run: Run, snapshots: dict[str, Tensor], replica: int) -> dict[str, Tensor]:
     """One replica's share of what a batch leaves: histories (T, …), weights (d_w,), snapshots."""
     trained = run.trained[0]
-    arrays = {"weights": trained.w[position]}
+    arrays = {"weights": trained.w[replica]}
     for name, values in history_arrays(trained.history).items():
-        arrays[f"history.{name}"] = values if name == "steps" else values[:, position]
-    return arrays | {name: values[position] for name, values in snapshots.items()}
+        arrays[f"history.{name}"] = values if name == "steps" else values[:, replica]
+    return arrays | {name: values[replica] for name, values in snapshots.items()}

@@ -1,6 +1,6 @@
 """A closer look at a few moments of a run: the weights themselves, and what one update saw.
 
-`snapshot.*` holds w and v* at five moments. `update.*` holds, for two of them, the tangent model reduced to
+`snapshot.*` holds w and v* at five moments. `update.*` holds, for the first two, the tangent model reduced to
 its singular basis: all that scalar (α, β) can see of it, so that every evidence can be drawn from it later.
 """
 
@@ -17,7 +17,7 @@ from online_laplace.types import Hyper, Problem
 
 # Shares of the schedule at which the weights are kept, and those at which the update is, too.
 MOMENTS = (0.0, 0.02, 0.1, 0.3, 1.0)
-UPDATES = (0.02, 0.1)
+UPDATES = (0.0, 0.02)
 
 
 def on_grid(shares: tuple[float, ...], steps: int, every: int) -> list[int]:

@@ -112,6 +112,6 @@ def _fill(template: Any, arrays: Arrays) -> Any:
             changed[name] = arrays[name].to(part)
         elif isinstance(part, int):
             changed[name] = int(arrays[name].item())
-        elif not isinstance(part, _REBUILT):
+        elif _parts(part) and not isinstance(part, _REBUILT):
             changed[name] = _fill(part, _below(arrays, f"{name}."))
     return template._replace(**changed) if hasattr(template, "_replace") else replace(template, **changed)

@@ -67,10 +67,10 @@ WORDS = {
     ),
     "update": Words(
         "One hyperparameter update",
-        "One early update of α and of β on {table}: the current value (dashed), the bound that is "
-        "climbed while the mean stays where it is, its maximiser (star), and where MacKay's update lands "
-        "(open dot). The update solves for the maximiser with γ frozen, so that it moves towards the "
-        "star without always meeting it.",
+        "The first update of α and of β on {table}, before any training: the current value (dashed), the "
+        "bound that is climbed while the mean stays where it is, its maximiser (star), and where MacKay's "
+        "update lands (open dot). The update solves for the maximiser with γ frozen, so that it moves "
+        "towards the star without always meeting it.",
         "Four panels, alpha and beta for OL and LM, each with a curve, a dashed vertical line at the "
         "current value, a star at the curve's top and an open dot at the updated value.",
     ),

@@ -12,6 +12,7 @@ from online_laplace.experiments.figures.style import (
     draw_traces,
     grid,
     legend_above,
+    log_axis,
     median_trace,
 )
 from online_laplace.experiments.results import CLIMBED, Results
@@ -34,8 +35,7 @@ def draw(results: Results) -> Figure | None:
             draw_traces(above, traces, PROCEDURE_COLOURS[procedure], PROCEDURE_LABELS[procedure])
             _path(below, results, table, procedure)
         above.set_title(table)
-        above.set_xscale("log")
-        above.set_yscale("log")
+        log_axis(above, "x", "y")
         above.set_xlabel("step")
         below.set_xlabel("ELBO (nats)")
         below.margins(x=0.12)

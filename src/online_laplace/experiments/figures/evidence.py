@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from online_laplace.experiments.figures.one_step import OneStep
+from online_laplace.experiments.figures.one_step import EARLY, OneStep
 from online_laplace.experiments.figures.style import (
     PROCEDURE_COLOURS,
     PROCEDURE_LABELS,
     draw_traces,
     grid,
     legend_above,
+    log_axis,
 )
 from online_laplace.experiments.results import Results
 
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
 
 def draw(results: Results) -> Figure | None:
     """Above, three objectives at one step of OL on each table; below, the trajectories of α."""
-    tables = [t for t in results.tables if "ol" in results.online and OneStep.of(results, t, "ol", 0)]
+    tables = [t for t in results.tables if "ol" in results.online and OneStep.of(results, t, "ol", EARLY)]
     if not tables:
         return None
     figure, axes = grid(2, len(tables), 2.3 * len(tables) + 0.5, 4.6)
     for column, table in enumerate(tables):
-        step = OneStep.of(results, table, "ol", 0)
+        step = OneStep.of(results, table, "ol", EARLY)
         assert step is not None
         _objectives(axes[0][column], step)
         axes[0][column].set_title(f"{table}, step {step.step}")
@@ -39,8 +40,7 @@ def draw(results: Results) -> Figure | None:
                 PROCEDURE_COLOURS[procedure],
                 PROCEDURE_LABELS[procedure],
             )
-        axes[1][column].set_xscale("log")
-        axes[1][column].set_yscale("log")
+        log_axis(axes[1][column], "x", "y")
         axes[1][column].set_xlabel("step")
     axes[0][0].set_ylabel("objective (nats)")
     axes[1][0].set_ylabel("α")
@@ -61,5 +61,5 @@ def _objectives(axes: Axes, step: OneStep) -> None:
         top = int(np.argmax(bound))
         axes.plot(alpha[top], bound[top], "*", color=PROCEDURE_COLOURS[procedure], markersize=10, zorder=5)
     axes.axvline(step.alpha, color="black", linestyle=":", linewidth=1, label="current α")
-    axes.set_xscale("log")
+    log_axis(axes, "x")
     axes.set_xlabel("α")

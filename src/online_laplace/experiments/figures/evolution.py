@@ -11,8 +11,8 @@ from online_laplace.experiments.figures.style import (
     PROCEDURE_LABELS,
     draw_traces,
     grid,
-    legend_above,
-    wide_axis,
+    log_axis,
+    spans_decades,
 )
 from online_laplace.experiments.results import Results, Series
 
@@ -26,22 +26,23 @@ _PANELS = {
     "β": ("beta",),
     "γ": ("gamma",),
     "‖w − v*‖": ("distance",),
-    "$L_h$ (solid), $L_f$ (dashed)": ("tangent_evidence", "laplace_evidence"),
-    "RMSE: test (solid), train (dashed)": ("test.rmse", "train.rmse"),
-    "log-likelihood: test (solid), train (dashed)": ("test.log_likelihood", "train.log_likelihood"),
+    "evidence (nats)": ("tangent_evidence", "laplace_evidence"),
+    "RMSE": ("test.rmse", "train.rmse"),
+    "log-likelihood": ("test.log_likelihood", "train.log_likelihood"),
 }
 # Offline training holds α and β fixed, so that its evidences and its γ say nothing about tuning.
-_OFFLINE_PANELS = ("‖w − v*‖", "RMSE: test (solid), train (dashed)")
+_OFFLINE_PANELS = ("‖w − v*‖", "RMSE")
+# The first looks of these can lie far below all others: the lowest few values are cut off.
+_CUT_PANELS = ("evidence (nats)", "log-likelihood")
 
 
 def draw(results: Results, table: str) -> Figure:
-    """Seven panels, every split as a faint line and the median as a strong one."""
+    """Seven panels, every split as a faint line and the median as a strong one; the legend in the eighth."""
     figure, rows = grid(2, 4, 11, 4.8)
     panels = [axes for row in rows for axes in row]
     for axes, (title, names) in zip(panels, _PANELS.items(), strict=False):
         _panel(axes, results, table, title, names)
-    panels[-1].set_axis_off()
-    legend_above(figure, panels[3], 3)
+    _legend(panels[-1], panels[3])
     return figure
 
 
@@ -54,12 +55,21 @@ def _panel(axes: Axes, results: Results, table: str, title: str, names: tuple[st
             traces = results.traces(table, procedure, name)
             draw_traces(axes, traces, PROCEDURE_COLOURS[procedure], PROCEDURE_LABELS[procedure], line)
             seen.extend(values[1:] for _, values in traces)
+    values = np.concatenate(seen)
     axes.set_title(title)
-    axes.set_xscale("log")
     axes.set_xlabel("step")
-    wide_axis(axes, np.concatenate(seen))
-    if "evidence" in names[0] or "likelihood" in names[0]:
-        # The first looks can lie far below all others.
-        values = np.concatenate(seen)
+    log_axis(axes, "x", *(["y"] if spans_decades(values) else []))
+    if title in _CUT_PANELS:
         low, high = np.nanquantile(values, [0.06, 1.0])
         axes.set_ylim(low - 0.08 * (high - low), high + 0.08 * (high - low))
+
+
+def _legend(empty: Axes, drawn: Axes) -> None:
+    """Colours and line styles, where no data are."""
+    from matplotlib.lines import Line2D
+
+    handles, labels = drawn.get_legend_handles_labels()
+    handles += [Line2D([], [], color="black"), Line2D([], [], color="black", linestyle="--")]
+    labels += ["$L_h$, or test rows", "$L_f$, or training rows"]
+    empty.set_axis_off()
+    empty.legend(handles, labels, loc="center", fontsize=10)

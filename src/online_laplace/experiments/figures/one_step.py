@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from online_laplace.experiments.profile import Unit
 from online_laplace.experiments.results import Results, Series
 
+# Which of the stored moments is which: before the first update, and shortly after it.
+START, EARLY = 0, 1
+
 
 @dataclass(frozen=True)
 class OneStep:

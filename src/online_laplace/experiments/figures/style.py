@@ -90,8 +90,21 @@ def draw_traces(
     axes.plot(steps[1:], middle[1:], line, color=colour, label=label)
 
 
-def wide_axis(axes: Axes, values: Series) -> None:
-    """A logarithmic vertical axis where positive values span more than a factor of 30."""
+def log_axis(axes: Axes, *which: str) -> None:
+    """Logarithmic x or y, labelled with plain numbers that keep out of each other's way."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    for name in which:
+        axes.set(**{f"{name}scale": "log"})
+        axis = axes.xaxis if name == "x" else axes.yaxis
+        low, high = sorted(axis.get_view_interval())
+        # Within two decades powers of ten alone would be too few, and all of 2 to 9 too many.
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,), numticks=7))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
+
+
+def spans_decades(values: Series) -> bool:
+    """Whether positive values span more than a factor of 30, so that a logarithmic axis suits them."""
     finite = values[np.isfinite(values)]
-    if len(finite) and finite.min() > 0 and finite.max() > 30 * finite.min():
-        axes.set_yscale("log")
+    return bool(len(finite) and finite.min() > 0 and finite.max() > 30 * finite.min())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 def draw(results: Results) -> Figure:
     """A log-density, expanded where its slope is not zero. Needs no results: it is a picture of an idea."""
-    at = -1.15
+    at = -0.9
     x = np.linspace(-3.2, 3.2, 400)
     value, slope, curvature = _expansion(at)
     figure, ((axes,),) = grid(1, 1, 4.6, 3.2)
@@ -26,7 +27,7 @@ def draw(results: Results) -> Figure:
     axes.plot(x, flat, "--", color=BLUE, label="without it")
     axes.plot([at], [value], "*", color="black", markersize=13, zorder=5)
     axes.annotate("$x_0$", (at, value), xytext=(-16, 4), textcoords="offset points")
-    axes.set_ylim(-4.2, 1.9)
+    axes.set_ylim(-5.2, 1.4)
     axes.set_xlabel("$x$")
     axes.set_ylabel("log-density")
     axes.legend(loc="lower center")
@@ -34,11 +35,12 @@ def draw(results: Results) -> Figure:
 
 
 def _function(x: Series) -> Series:
-    return -0.5 * (x - 0.6) ** 2 + 0.25 * np.sin(2.0 * x) + 0.8
+    return -0.5 * (x - 0.6) ** 2 - 0.15 * np.sin(2 * x) + 0.8
 
 
 def _expansion(at: float) -> tuple[float, float, float]:
+    """The value, the slope and the curvature."""
     value = float(_function(np.asarray(at)))
-    slope = -(at - 0.6) + 0.5 * np.cos(2 * at)
-    curvature = -1.0 - np.sin(2 * at)
-    return value, float(slope), float(curvature)
+    slope = -(at - 0.6) - 0.3 * math.cos(2 * at)
+    curvature = -1.0 + 0.6 * math.sin(2 * at)
+    return value, slope, curvature

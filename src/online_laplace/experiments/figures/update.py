@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from online_laplace.experiments.figures.one_step import OneStep
+from online_laplace.experiments.figures.one_step import START, OneStep
 from online_laplace.experiments.figures.style import (
     GREY,
     PROCEDURE_COLOURS,
     PROCEDURE_LABELS,
     grid,
     legend_above,
+    log_axis,
 )
 from online_laplace.experiments.results import Results
 
@@ -22,16 +23,16 @@ if TYPE_CHECKING:
 
 
 def draw(results: Results) -> Figure | None:
-    """A row for OL and one for LM, on the first table, at the earlier of the two stored steps."""
+    """A row for OL and one for LM on the first table: the first update, which both make from one network."""
     table = results.tables[0]
-    found = {p: step for p in results.online if (step := OneStep.of(results, table, p, 0)) is not None}
+    found = {p: step for p in results.online if (step := OneStep.of(results, table, p, START)) is not None}
     if not found:
         return None
     figure, axes = grid(len(found), 2, 7.2, 2.5 * len(found) + 0.5)
     for row, (procedure, step) in enumerate(found.items()):
         for column, name in enumerate(("alpha", "beta")):
             _draw_update(axes[row][column], step, procedure, name)
-        axes[row][0].set_ylabel(f"{PROCEDURE_LABELS[procedure]}, step {step.step}\nobjective (nats)")
+        axes[row][0].set_ylabel(f"{PROCEDURE_LABELS[procedure]}\nobjective (nats)")
     for column, symbol in enumerate(("α", "β")):
         axes[-1][column].set_xlabel(symbol)
     legend_above(figure, axes[0][0], 5)
@@ -53,5 +54,5 @@ def _draw_update(axes: Axes, step: OneStep, procedure: str, name: str) -> None:
     axes.plot(values[top], bound[top], "*", color=colour, markersize=12, zorder=5, label="its maximiser")
     landed = float(np.interp(np.log(proposed), np.log(values), bound))
     axes.plot(proposed, landed, "o", markerfacecolor="white", color=colour, zorder=6, label="MacKay's update")
-    axes.set_xscale("log")
+    log_axis(axes, "x")
     axes.set_ylim(bound.min() - 0.02 * np.ptp(bound), max(bound.max(), exact.max()) + 0.1 * np.ptp(bound))

@@ -79,7 +79,7 @@ def _larger_updates(results: Results, table: str) -> Finding:
     larger = trends.larger_lm_updates(results, table)
     if len(larger) == 0:
         return Finding(table, "no stored updates", False)
-    return Finding(table, f"{larger.sum():.0f} of {len(larger)}", larger.mean() > 0.5)
+    return Finding(table, f"{larger.sum()} of {len(larger)} splits", larger.mean() > 0.5)
 
 
 def _busier(results: Results, table: str) -> Finding:
@@ -175,8 +175,8 @@ _CLAIMS: tuple[tuple[str, str, set[str], Callable[[Results, str], Finding]], ...
     ),
     (
         "The tighter bound proposes the larger change of α.",
-        "At stored early steps: how often LM's proposal is further from the current α than OL's, both "
-        "computed for the same network; more than half.",
+        "Before the first step, where both see the same network and the same α: in how many splits LM's "
+        "proposal is further from the current α than OL's; more than half.",
         {"ol", "lm"},
         _larger_updates,
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from online_laplace.experiments.figures.one_step import OneStep
+from online_laplace.experiments.figures.one_step import START, OneStep
 from online_laplace.experiments.results import CLIMBED, Method, Results, Series, Spread, spread
 
 
@@ -37,15 +37,13 @@ def final_gap(results: Results, table: str, procedure: str) -> float:
 
 
 def larger_lm_updates(results: Results, table: str) -> NDArray[np.bool_]:
-    """For every stored update: whether LM's proposal for α is further away than OL's."""
+    """For every split: whether LM's first proposal for α, made for the same network, is further away."""
     found = []
-    for procedure in results.online:
-        for split in results.splits:
-            for moment in (0, 1):
-                step = OneStep.of(results, table, procedure, moment, split)
-                if step is not None:
-                    lm, ol = (abs(np.log(step.update(p)[0] / step.alpha)) for p in ("lm", "ol"))
-                    found.append(bool(lm > ol))
+    for split in results.splits:
+        step = OneStep.of(results, table, "ol", START, split)
+        if step is not None:
+            lm, ol = (abs(np.log(step.update(p)[0] / step.alpha)) for p in ("lm", "ol"))
+            found.append(bool(lm > ol))
     return np.asarray(found, dtype=np.bool_)
 
 
