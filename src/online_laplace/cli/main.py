@@ -6,7 +6,11 @@ import sys
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
+from online_laplace.cli.archive import pack, unpack
+from online_laplace.cli.export import export
+from online_laplace.cli.redraw import redraw
 from online_laplace.cli.reproduce import reproduce
 from online_laplace.cli.train import train
 from online_laplace.errors import OnlineLaplaceError
@@ -18,7 +22,8 @@ app = typer.Typer(
     help="Neural networks that tune their own weight decay and noise level while they train.",
 )
 app.command()(train)
-app.command()(reproduce)
+for _command in (reproduce, redraw, export, pack, unpack):
+    app.command()(_command)
 
 
 def main() -> None:
@@ -26,5 +31,7 @@ def main() -> None:
     try:
         app()
     except OnlineLaplaceError as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
+        # A message may quote a name with brackets in it, which is text and not markup.
+        message = f"[bold red]error:[/] {escape(str(error))}"
+        Console(stderr=True).print(message, highlight=False, emoji=False, soft_wrap=True)
         sys.exit(2)

@@ -42,7 +42,7 @@ def reproduce(
     # Imported here so that `--help` does not wait for torch.
     from online_laplace.experiments.fan_out import Workers
     from online_laplace.experiments.profile import named_profile
-    from online_laplace.experiments.reproduce import train_all
+    from online_laplace.experiments.reproduce import reproduce_all
 
     chosen = named_profile(profile)
     chosen = _adjust(chosen, tables, procedures, splits, splits_per_batch)
@@ -52,7 +52,7 @@ def reproduce(
         backend=backend, scheduler=scheduler, **({"count": workers} if workers is not None else {})
     )
     try:
-        train_all(chosen, folder, crew, restart=restart, quiet=quiet)
+        reproduce_all(chosen, folder, crew, restart=restart, quiet=quiet)
     except KeyboardInterrupt:
         typer.echo("\nstopped: the same command goes on from here", err=True)
         raise typer.Exit(130) from None

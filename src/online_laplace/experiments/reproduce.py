@@ -6,10 +6,42 @@ from pathlib import Path
 
 from rich.console import Console
 
+from online_laplace.experiments.console import print_summary
 from online_laplace.experiments.fan_out import Workers, run_batches
+from online_laplace.experiments.figures.style import house_style
 from online_laplace.experiments.profile import Profile
 from online_laplace.experiments.progress import Costs, Display
+from online_laplace.experiments.provenance import changed_sources
+from online_laplace.experiments.report import write_report
+from online_laplace.experiments.results import Results
+from online_laplace.experiments.runner import Record
 from online_laplace.experiments.store import Store
+
+
+def reproduce_all(
+    profile: Profile, folder: Path, workers: Workers, *, restart: bool = False, quiet: bool = False
+) -> None:
+    """Train what is missing, print the scores, draw the figures and write the report."""
+    with house_style():
+        pass  # without matplotlib, say so before the work and not after it
+    train_all(profile, folder, workers, restart=restart, quiet=quiet)
+    results = Results.of(Store.open(folder))
+    print_summary([Record(**record) for record in results.records], Console())
+    draw(results, folder)
+
+
+def draw(results: Results, folder: Path) -> None:
+    """Write figures and report, and say where they are and whether the results are older than the code."""
+    page = write_report(results, folder)
+    console = Console()
+    if changed := changed_sources(results.header["sources"]):
+        console.print(
+            f"these results are older than the code: {', '.join(changed)} changed since they were computed",
+            highlight=False,
+            soft_wrap=True,
+        )
+    console.print(f"figures: {folder / 'figures'}", highlight=False, soft_wrap=True)
+    console.print(f"report: {page}", highlight=False, soft_wrap=True)
 
 
 def train_all(

@@ -49,5 +49,5 @@ def chart_data(results: Results) -> str:
 
 
 def _short(values: Series) -> list[float | None]:
-    """Five digits are more than a screen can show."""
-    return [float(f"{value:.5g}") if math.isfinite(value) else None for value in values]
+    """Four digits are what a tip shows."""
+    return [float(f"{value:.4g}") if math.isfinite(value) else None for value in values]

@@ -1,0 +1,22 @@
+"""`online-laplace export`: a finished experiment in a few small files, to keep beside the code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(help="The folder of a finished experiment.")],
+    target: Annotated[Path, typer.Argument(help="Where the compact copy goes.")],
+) -> None:
+    """Write a compact copy of finished results, with its own figures and report."""
+    # Imported here so that `--help` does not wait for torch.
+    from online_laplace.experiments.export import open_results, write_export
+    from online_laplace.experiments.reproduce import draw
+
+    write_export(open_results(folder), target)
+    # Drawn from the copy, so that what is shown is what is kept.
+    draw(open_results(target), target)
