@@ -22,7 +22,8 @@ lint: $(STAMP)
 
 # The report is tested in a real browser; root on a Debian system can fetch one.
 browser:
-	@command -v chromium chromedriver >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq \
+	@{ command -v chromium && command -v chromedriver; } >/dev/null || { [ "$$(id -u)" = 0 ] \
+		&& apt-get update -qq \
 		&& DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium chromium-driver >/dev/null; } \
 		|| echo 'There is no Chromium here and none could be installed: the browser test will be skipped.'
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tarfile
+from contextlib import suppress
 from pathlib import Path
 
 from online_laplace.experiments.atomic import StoreError
@@ -24,7 +25,8 @@ def pack_store(folder: Path, archive: Path) -> None:
                     tar.add(folder / name, arcname=name)
         os.replace(beside, archive)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink()
         raise StoreError(f"{archive} cannot be written: {error.strerror}") from error
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ def write_bytes(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(beside, path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink()
         raise StoreError(
             f"{path} cannot be written: {error.strerror}. Everything finished before is kept; "
             "once that is mended, the same command goes on from there"

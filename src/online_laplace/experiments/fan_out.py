@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
@@ -77,13 +76,16 @@ def _engine(workers: Workers) -> AbstractContextManager[Any]:
 
 
 def _work_locally(folder: Path, batch: Batch, parent: int) -> list[str]:
-    # Ctrl-C reaches every process of the terminal; the parent alone decides what becomes of it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     progress = ProgressFile(folder, batch)
+    # With a single worker joblib stays in the parent's own process.
+    elsewhere = os.getpid() != parent
+    if elsewhere:
+        # Ctrl-C reaches every process of the terminal; the parent alone decides what becomes of it.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def tick(step: int) -> None:
         # A worker whose parent was killed would go on beside the workers of the next attempt.
-        if os.getppid() != parent and threading.current_thread() is threading.main_thread():
+        if elsewhere and os.getppid() != parent:
             os._exit(1)
         progress(step)
 

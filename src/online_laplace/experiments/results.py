@@ -28,8 +28,8 @@ class Method(NamedTuple):
 METHODS = (
     Method("ol", "laplace", "OL"),
     Method("lm", "tangent", "LM"),
-    Method("offline", "laplace", "offline, L_f"),
-    Method("offline", "tangent", "offline, L_h"),
+    Method("offline", "laplace", "offline L_f"),
+    Method("offline", "tangent", "offline L_h"),
 )
 
 # The objective that each online procedure climbs, as the history names it.

@@ -21,9 +21,9 @@ UPDATES = (0.0, 0.02)
 
 
 def on_grid(shares: tuple[float, ...], steps: int, every: int) -> list[int]:
-    """The looks nearest to these shares of a schedule that is looked at every `every` steps."""
+    """The first looks at or after these shares of a schedule that is looked at every `every` steps."""
     grid = [*range(0, steps, every), steps]
-    return sorted({min(grid, key=lambda look: abs(look - share * steps)) for share in shares})
+    return sorted({next(look for look in grid if look >= share * steps) for share in shares})
 
 
 def take_weights(network: Network, problem: Problem, w: Tensor, hyper: Hyper, step: int) -> dict[str, Tensor]:

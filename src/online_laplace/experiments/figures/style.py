@@ -19,8 +19,8 @@ BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 ORANGE, SKY, GREY = "#E69F00", "#56B4E9", "#767676"
 
 # The same method has the same colour, and the same marker, in every figure.
-COLOURS = {"OL": BLUE, "LM": VERMILLION, "offline, L_f": GREEN, "offline, L_h": PURPLE}
-MARKERS = {"OL": "o", "LM": "s", "offline, L_f": "^", "offline, L_h": "D"}
+COLOURS = {"OL": BLUE, "LM": VERMILLION, "offline L_f": GREEN, "offline L_h": PURPLE}
+MARKERS = {"OL": "o", "LM": "s", "offline L_f": "^", "offline L_h": "D"}
 PROCEDURE_COLOURS = {"ol": BLUE, "lm": VERMILLION, "offline": GREEN}
 PROCEDURE_LABELS = {"ol": "OL", "lm": "LM", "offline": "offline"}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from online_laplace.experiments.figures.style import BLUE, ORANGE, grid
+from online_laplace.experiments.figures.style import BLUE, ORANGE, grid, legend_above
 from online_laplace.experiments.results import Results, Series
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def draw(results: Results) -> Figure:
     at = -0.9
     x = np.linspace(-3.2, 3.2, 400)
     value, slope, curvature = _expansion(at)
-    figure, ((axes,),) = grid(1, 1, 4.6, 3.2)
+    figure, ((axes,),) = grid(1, 1, 5.2, 3.2)
     axes.plot(x, _function(x), color="black", label="the function")
     full = value + slope * (x - at) + 0.5 * curvature * (x - at) ** 2
     flat = value + 0.5 * curvature * (x - at) ** 2
@@ -30,7 +30,7 @@ def draw(results: Results) -> Figure:
     axes.set_ylim(-5.2, 1.4)
     axes.set_xlabel("$x$")
     axes.set_ylabel("log-density")
-    axes.legend(loc="lower center")
+    legend_above(figure, axes, 3)
     return figure
 
 

@@ -252,17 +252,21 @@
       const at = place();
       const [a, b] = [at.backX(Math.min(from, to)), at.backX(Math.max(from, to))];
       from = null;
+      // Redrawing between two clicks would take the chart from under a double click.
+      document.getElementById("chart-band").setAttribute("width", 0);
       if (event.type === "pointerup" && at.x(b) - at.x(a) > 8) {
         view.x0 = Math.max(a, whole.x0);
         view.x1 = Math.min(b, whole.x1);
+        draw();
       }
-      draw();
     };
     box.addEventListener("pointerup", release);
     box.addEventListener("pointercancel", release);
     box.addEventListener("pointerleave", () => hover(-1e6, -1e6));
     box.addEventListener("dblclick", reset);
+    // A page that is scrolled past the chart must not be caught by it.
     box.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey && document.activeElement !== box) return;
       event.preventDefault();
       const [px, py] = spot(event);
       zoom(event.deltaY < 0 ? 0.8 : 1.25, place().backX(px), place().backY(py));

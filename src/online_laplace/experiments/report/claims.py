@@ -51,27 +51,32 @@ def check_claims(results: Results) -> list[Claim]:
     return claims
 
 
+def _short(value: float) -> str:
+    """Two or three digits, without an exponent where a person can do without."""
+    return f"{value:.0f}" if 100 <= abs(value) < 1e6 else f"{value:.2g}"
+
+
 def _bound(results: Results, table: str) -> Finding:
     gap, scale = trends.smallest_gap(results, table)
-    return Finding(table, f"{gap:.2g}", gap >= -1e-9 * scale)
+    return Finding(table, _short(gap), gap >= -1e-9 * scale)
 
 
 def _falls(procedure: str) -> Callable[[Results, str], Finding]:
     def look(results: Results, table: str) -> Finding:
         ratio = float(np.median(trends.distance_ratio(results, table, procedure)))
-        return Finding(table, f"× {ratio:.2g}", ratio < 1)
+        return Finding(table, f"× {_short(ratio)}", ratio < 1)
 
     return look
 
 
 def _apart(results: Results, table: str) -> Finding:
     offline, online = (trends.final_relative_distance(results, table, p) for p in ("offline", "ol"))
-    return Finding(table, f"{offline:.2g} against {online:.2g}", offline > 2 * online)
+    return Finding(table, f"{_short(offline)} against {_short(online)}", offline > 2 * online)
 
 
 def _gap_closes(results: Results, table: str) -> Finding:
     gaps = {p: trends.final_gap(results, table, p) for p in ("ol", "lm")}
-    value = f"OL {gaps['ol']:.2g}, LM {gaps['lm']:.2g}"
+    value = f"OL {_short(gaps['ol'])}, LM {_short(gaps['lm'])}"
     return Finding(table, value, max(gaps.values()) < 1)
 
 
@@ -84,12 +89,12 @@ def _larger_updates(results: Results, table: str) -> Finding:
 
 def _busier(results: Results, table: str) -> Finding:
     lm, ol = (float(np.median(trends.early_travel(results, table, p))) for p in ("lm", "ol"))
-    return Finding(table, f"{lm:.2f} against {ol:.2f}", lm > ol)
+    return Finding(table, f"{_short(lm)} against {_short(ol)}", lm > ol)
 
 
 def _slower(results: Results, table: str) -> Finding:
     lm, ol = (trends.final_relative_distance(results, table, p) for p in ("lm", "ol"))
-    return Finding(table, f"{lm:.2g} against {ol:.2g}", lm > ol)
+    return Finding(table, f"{_short(lm)} against {_short(ol)}", lm > ol)
 
 
 def _peaks_early(results: Results, table: str) -> Finding:
@@ -101,7 +106,7 @@ def _peaks_early(results: Results, table: str) -> Finding:
 
 def _not_monotonic(results: Results, table: str) -> Finding:
     falls = trends.evidence_falls(results, table)
-    return Finding(table, f"{np.median(falls):.3g} nats", bool(np.mean(falls > 1) > 0.5))
+    return Finding(table, f"{_short(float(np.median(falls)))} nats", bool(np.mean(falls > 1) > 0.5))
 
 
 def _best_or_second(results: Results, table: str) -> Finding:
@@ -138,7 +143,7 @@ def _through_rmse(results: Results, table: str) -> Finding:
 
 def _no_overfitting(results: Results, table: str) -> Finding:
     ol, offline = (trends.rise_from_best(results, table, p) for p in ("ol", "offline"))
-    return Finding(table, f"OL {ol:+.0%}, offline {offline:+.0%}", ol < offline)
+    return Finding(table, f"OL {ol:+.1%}, offline {offline:+.1%}", ol < offline)
 
 
 # Claim, statistic, the procedures it needs, and the look at one table.

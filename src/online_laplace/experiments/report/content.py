@@ -138,10 +138,12 @@ def _marks(spreads: list[Spread], direction: int) -> list[str]:
     slack = 0.0 if math.isnan(best.error) else best.error
     marks = []
     for s in spreads:
-        if s is best:
+        if not s.runs:
+            marks.append("")
+        elif s.mean == best.mean:
             marks.append("best")
         else:
-            marks.append("close" if s.runs and direction * (best.mean - s.mean) <= slack else "")
+            marks.append("close" if direction * (best.mean - s.mean) <= slack else "")
     return marks
 
 
@@ -149,9 +151,8 @@ def _text(s: Spread) -> str:
     if s.runs == 0:
         return "–"
     digits = 3 if abs(s.mean) < 10 else 2 if abs(s.mean) < 100 else 1
-    if math.isnan(s.error):
-        return f"{s.mean:.{digits}f}"
-    return f"{s.mean:.{digits}f} ± {s.error:.{digits}f}"
+    mean = f"{s.mean:.{digits}f}".replace("-", "−")
+    return mean if math.isnan(s.error) else f"{mean} ± {s.error:.{digits}f}"
 
 
 def _settings(results: Results) -> list[tuple[str, str]]:

@@ -47,14 +47,17 @@ def _warnings(warnings: list[str]) -> str:
 
 
 def _grid(grid: Grid) -> str:
+    # The title stays outside of what scrolls sideways on a narrow screen.
+    name = "table-" + "".join(c if c.isalnum() else "-" for c in grid.title.lower())
     head = "".join(f'<th scope="col">{escape(column)}</th>' for column in grid.columns)
     rows = "\n".join(
-        f'<tr><th scope="row">{escape(name)}</th>{"".join(_cell(cell) for cell in cells)}</tr>'
-        for name, cells in grid.rows
+        f'<tr><th scope="row">{escape(row)}</th>{"".join(_cell(cell) for cell in cells)}</tr>'
+        for row, cells in grid.rows
     )
     return (
-        f'<div class="wide"><table><caption><strong>{escape(grid.title)}.</strong> {escape(grid.note)}'
-        f'</caption><thead><tr><th scope="col">table</th>{head}</tr></thead>'
+        f'<p class="caption" id="{name}"><strong>{escape(grid.title)}.</strong> {escape(grid.note)}</p>'
+        f'<div class="wide" tabindex="0" role="region" aria-labelledby="{name}">'
+        f'<table aria-labelledby="{name}"><thead><tr><th scope="col">table</th>{head}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )
 

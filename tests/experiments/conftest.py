@@ -1,0 +1,35 @@
+"""One finished experiment that several tests read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from online_laplace.experiments.export import open_results
+from online_laplace.experiments.report import write_report
+from online_laplace.experiments.results import Results
+from online_laplace.experiments.run_profile import run_profile
+from tiny_experiment import tiny_profile
+
+
+@pytest.fixture(scope="session")
+def tiny_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store of a finished tiny experiment; for reading only."""
+    folder = tmp_path_factory.mktemp("tiny") / "store"
+    run_profile(tiny_profile(), folder, [])
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_results(tiny_store: Path) -> Results:
+    """Its results."""
+    return open_results(tiny_store)
+
+
+@pytest.fixture(scope="session")
+def tiny_report(tiny_results: Results, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of its figures and report; for reading only."""
+    folder = tmp_path_factory.mktemp("report")
+    write_report(tiny_results, folder)
+    return folder
