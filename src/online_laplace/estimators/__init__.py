@@ -1,0 +1,7 @@
+"""The scikit-learn front: estimators, the distributions they predict, and models that can be kept."""
+
+from online_laplace.estimators.distribution import PredictiveDistribution
+from online_laplace.estimators.regressor import OnlineLaplaceRegressor
+from online_laplace.estimators.saving import load
+
+__all__ = ["OnlineLaplaceRegressor", "PredictiveDistribution", "load"]

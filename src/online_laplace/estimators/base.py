@@ -1,0 +1,150 @@
+"""What every estimator of this package has in common: settings, their checks, and being kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+
+from online_laplace import defaults
+from online_laplace.errors import InputError, known_name
+from online_laplace.estimators.training import Architecture, Plan
+from online_laplace.hyper.prior import STRUCTURES
+from online_laplace.model.activations import ACTIVATIONS
+from online_laplace.train.online import MEANS
+from online_laplace.train.procedures import OPTIMISERS
+
+
+class OnlineLaplaceEstimator(BaseEstimator):  # type: ignore[misc]
+    """Networks that learn their own regularisation, as scikit-learn wants an estimator to be.
+
+    The likelihood, and with it `fit` and what can be predicted, is the subclass's.
+    """
+
+    def __init__(
+        self,
+        hidden: int | Sequence[int] = defaults.HIDDEN,
+        activation: str = defaults.ACTIVATION,
+        procedure: str = defaults.PROCEDURE,
+        optimiser: str = defaults.OPTIMISER,
+        prior: str = defaults.PRIOR,
+        members: int = defaults.MEMBERS,
+        max_steps: int = defaults.STEPS,
+        tol: float = 1e-6,
+        warm_start: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        device: str = "cpu",
+        verbose: bool = False,
+    ) -> None:
+        self.hidden = hidden
+        self.activation = activation
+        self.procedure = procedure
+        self.optimiser = optimiser
+        self.prior = prior
+        self.members = members
+        self.max_steps = max_steps
+        self.tol = tol
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model into the folder `path`; `online_laplace.load` brings it back.
+
+        The folder holds arrays (safetensors) and settings (JSON), no code. It appears whole or not at all; an
+        earlier model there is replaced.
+
+        Raises:
+            NotFittedError: there is nothing to save yet.
+            InputError: the folder cannot be written, or holds something other than a model.
+        """
+        from online_laplace.estimators.saving import save
+
+        save(self, path)
+
+    def _plan(self, tick: Callable[[int], None] | None = None) -> Plan:
+        """The settings, checked. Raises InputError naming the one that cannot be used."""
+        architecture = Architecture(
+            hidden=_widths(self.hidden),
+            activation=known_name("activation", self.activation, ACTIVATIONS),
+            optimiser=known_name("optimiser", self.optimiser, OPTIMISERS),
+            prior=known_name("prior", self.prior, STRUCTURES),
+            members=_count("members", self.members),
+        )
+        return Plan(
+            architecture,
+            procedure=known_name("procedure", self.procedure, MEANS),
+            max_steps=_count("max_steps", self.max_steps),
+            tol=_tolerance(self.tol),
+            device=_device(self.device),
+            tick=tick,
+        )
+
+    def _seeds(self) -> list[int]:
+        """One seed a member, drawn from the random state."""
+        random = check_random_state(self.random_state)
+        return [int(seed) for seed in random.randint(2**31 - 1, size=self.members)]
+
+    @contextmanager
+    def _progress(self) -> Iterator[Callable[[int], None] | None]:
+        """A bar on stderr while training, if the caller wants one."""
+        if not self.verbose:
+            yield None
+            return
+        from online_laplace.estimators.progress import training_bar
+
+        with training_bar(self.max_steps) as tick:
+            yield tick
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether `fit` has been called."""
+        return hasattr(self, "_fit")
+
+    def __sklearn_tags__(self) -> Any:
+        """Several targets at once are fine."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+def _is_count(value: Any) -> bool:
+    """Whether it is a whole number of at least one; scikit-learn's tools hand numpy's integers around."""
+    return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= 1
+
+
+def _count(name: str, value: Any) -> int:
+    if not _is_count(value):
+        raise InputError(f"{name} must be a whole number of at least 1, not {value!r}")
+    return int(value)
+
+
+def _tolerance(value: Any) -> float:
+    if not isinstance(value, Real) or not 0 <= float(value) < float("inf"):
+        raise InputError(f"tol must be zero or a positive number, not {value!r}")
+    return float(value)
+
+
+def _widths(hidden: Any) -> tuple[int, ...]:
+    widths = (hidden,) if isinstance(hidden, Integral) else hidden
+    if not isinstance(widths, (tuple, list, np.ndarray)) or not all(_is_count(width) for width in widths):
+        raise InputError(
+            f"hidden must be a number of units or one number per layer, such as (50, 50), not {hidden!r}"
+        )
+    return tuple(int(width) for width in widths)
+
+
+def _device(name: Any) -> str:
+    try:
+        torch.zeros(1, device=name).item()
+    except (RuntimeError, NotImplementedError, AssertionError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"device {name!r} cannot be used here: {reason}") from error
+    return str(name)

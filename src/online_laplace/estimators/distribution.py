@@ -1,0 +1,134 @@
+"""What a regressor predicts for a row: a whole distribution, with the words that scipy.stats has for one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from online_laplace.data.checks import Floats
+from online_laplace.errors import InputError
+from online_laplace.posterior.mixture import Mixture
+
+
+class PredictiveDistribution:
+    """One distribution per row (and per target), a mixture of Gaussians in the target's units.
+
+    Every method returns an array of shape (rows,), or (rows, targets) where the model was fitted to a
+    two-dimensional y. Rows, and targets, are taken one at a time; `sample_y` of the regressor draws whole
+    functions, in which they go together.
+
+    >>> import numpy as np
+    >>> from online_laplace import OnlineLaplaceRegressor
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> model = OnlineLaplaceRegressor(hidden=(4,), members=2, max_steps=20, random_state=0)
+    >>> predicted = model.fit(X, 10 + 5 * X[:, 0]).predict_dist(X[:3])
+    >>> predicted.mean().shape
+    (3,)
+    >>> np.allclose(predicted.cdf(predicted.quantile(0.9)), 0.9)
+    True
+    """
+
+    def __init__(self, mixture: Mixture, one_target: bool) -> None:
+        """Wrap a mixture (m, k) in the user's units; `one_target` drops the axis of targets."""
+        self._mixture = mixture
+        self._one_target = one_target
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of what every method returns."""
+        rows, targets = self._mixture.mean.shape
+        return (rows,) if self._one_target else (rows, targets)
+
+    def mean(self) -> Floats:
+        """The mean."""
+        return self._out(self._mixture.mean)
+
+    def median(self) -> Floats:
+        """The value with as much probability above as below."""
+        return self.quantile(0.5)
+
+    def var(self) -> Floats:
+        """The variance: noise, what each member leaves open, and how far the members disagree."""
+        return self._out(self._mixture.variance)
+
+    def std(self) -> Floats:
+        """The standard deviation."""
+        return self._out(self._mixture.std)
+
+    def variance_parts(self) -> dict[str, Floats]:
+        """The three parts that add up to `var()`: noise, within members, between members."""
+        mixture = self._mixture
+        parts = {
+            "noise": mixture.noise_variance.expand_as(mixture.mean),
+            "within": mixture.within_variance,
+            "between": mixture.between_variance,
+        }
+        return {name: self._out(values) for name, values in parts.items()}
+
+    def pdf(self, y: ArrayLike) -> Floats:
+        """The density at y."""
+        return np.exp(self.logpdf(y))
+
+    def logpdf(self, y: ArrayLike) -> Floats:
+        """The log density at y."""
+        return self._out(self._mixture.log_density(self._in(y)))
+
+    def cdf(self, y: ArrayLike) -> Floats:
+        """The probability of a value of at most y."""
+        return self._out(self._mixture.cdf(self._in(y)))
+
+    def quantile(self, level: float) -> Floats:
+        """The value that is not exceeded with probability `level`."""
+        if not 0 < level < 1:
+            raise InputError(f"a quantile's level lies between 0 and 1, not at {level:g}")
+        return self._out(self._mixture.quantile(level))
+
+    def interval(self, coverage: float = 0.9) -> tuple[Floats, Floats]:
+        """The ends of the central interval that holds `coverage` of the probability."""
+        if not 0 < coverage < 1:
+            raise InputError(f"the coverage lies between 0 and 1, not at {coverage:g}")
+        return self.quantile(0.5 - coverage / 2), self.quantile(0.5 + coverage / 2)
+
+    def crps(self, y: ArrayLike) -> Floats:
+        """The continuous ranked probability score at y; lower is better."""
+        return self._out(self._mixture.crps(self._in(y)))
+
+    def sample(self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None) -> Floats:
+        """Independent draws, shape (n_samples, *shape)."""
+        generator = torch_generator(random_state, self._mixture.mean.device)
+        return self._out(self._mixture.sample(n_samples, generator))
+
+    def _out(self, values: Tensor) -> Floats:
+        array: Floats = values.cpu().numpy()
+        return array[..., 0] if self._one_target else array
+
+    def _in(self, y: ArrayLike) -> Tensor:
+        """One value for all, or one per row and target."""
+        array = np.asarray(y, dtype=np.float64)
+        try:
+            array = np.broadcast_to(array, self.shape)
+        except ValueError:
+            raise InputError(f"y has shape {array.shape}, but the distribution {self.shape}") from None
+        tensor = torch.from_numpy(array.copy()).to(self._mixture.mean)
+        return tensor.reshape(self._mixture.mean.shape)
+
+
+def without_noise(mixture: Mixture) -> Mixture:
+    """The distribution of the function itself, not of a new observation of it."""
+    components = mixture.components
+    silent = torch.zeros_like(components.noise_variance)
+    return replace(mixture, components=replace(components, noise_variance=silent))
+
+
+def torch_generator(
+    random_state: int | np.random.RandomState | None, device: torch.device
+) -> torch.Generator:
+    """A torch generator seeded by what scikit-learn takes for a random state."""
+    from sklearn.utils import check_random_state
+
+    seed = int(check_random_state(random_state).randint(2**31 - 1))
+    return torch.Generator(device=device).manual_seed(seed)

@@ -1,0 +1,152 @@
+"""A trained ensemble as a thing that predicts: users' rows in, users' units out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from online_laplace.data.checks import Floats
+from online_laplace.data.scaling import Scaler
+from online_laplace.hyper.prior import Prior
+from online_laplace.model.mlp import MLP
+from online_laplace.model.tangent import jacobian_vector
+from online_laplace.posterior.mixture import Mixture
+from online_laplace.posterior.predictive import Posterior, Predictive, Units
+from online_laplace.types import Components, Hyper, Problem
+
+# A test row's gradients are held for a chunk of rows at a time: 64 MiB of them.
+CHUNK_NUMBERS = 2**23
+
+# Factors are kept between calls while all of them together stay below 1 GiB.
+KEPT_NUMBERS = 2**27
+
+
+@dataclass(frozen=True, eq=False)
+class FittedNetworks:
+    """The c networks (…, c, d_w) of a mixture, with the scaled training rows their curvature lives on."""
+
+    network: MLP
+    prior: Prior
+    components: Components
+    problem: Problem
+    inputs: Scaler
+    target: Scaler
+    _kept: dict[int, Posterior] = field(default_factory=dict, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Factors are not carried along: they are large and follow from the rest."""
+        return {**vars(self), "_kept": {}}
+
+    def __len__(self) -> int:
+        """The number of networks."""
+        return self.components.w.shape[0]
+
+    @property
+    def units(self) -> Units:
+        """From the networks' targets to the user's."""
+        like = self.problem.y
+        return Units(_row(self.target.mean, like), _row(self.target.std, like))
+
+    def mean(self, X: Floats) -> Tensor:
+        """The mixture's mean (m, k), which needs no curvature."""
+        rows = self._chunks(X, max(self.network.widths) * len(self))
+        means = [self.network.forward(self.components.w, part).mean(0) for part in rows]
+        return self.units.mean + self.units.std * torch.cat(means)
+
+    def mixture(self, X: Floats) -> Mixture:
+        """The whole distribution of a new observation at every row, (m, k)."""
+        parts = [self._predict(posterior, X) for posterior in self.posteriors()]
+        stacked = Predictive(
+            torch.stack([part.mean for part in parts]),
+            torch.stack([part.function_variance for part in parts]),
+            torch.stack([part.noise_variance for part in parts]),
+        )
+        return Mixture.equal(stacked).to_units(self.units)
+
+    def covariance(self, X: Floats, *, noise: bool) -> Tensor:
+        """The joint covariance of all rows, target by target: (k, m, m).
+
+        That of a mixture: the mean of its parts' covariances and the covariance of their means.
+        """
+        rows = self._tensor(X)
+        m, k = len(rows), self.network.d_out
+        means = self.network.forward(self.components.w, rows)  # (c, m, k)
+        apart = (means - means.mean(0)).permute(2, 1, 0)  # (k, m, c)
+        joint = apart @ apart.mT / len(self)
+        for posterior in self.posteriors():
+            whole = posterior.covariance(rows, noise=noise).reshape(m, k, m, k)
+            joint += whole.diagonal(dim1=1, dim2=3).permute(2, 0, 1) / len(self)
+        return joint * self.units.std.reshape(k, 1, 1).square()
+
+    def draw(self, X: Floats, count: int, generator: torch.Generator, *, noise: bool) -> Tensor:
+        """Functions drawn at the rows of X, each from one network of the mixture: (count, m, k)."""
+        of = torch.randint(len(self), (count,), generator=generator, device=generator.device)
+        drawn = self.problem.y.new_empty(count, len(X), self.network.d_out)
+        for c, posterior in enumerate(self.posteriors()):
+            chosen = torch.nonzero(of == c).squeeze(-1)
+            if len(chosen) == 0:
+                continue
+            # One set of weights for all rows, so that the rows of a draw go together.
+            delta = posterior.H.sample(len(chosen), generator)
+            parts = []
+            for part in self._chunks(X, self.network.d_w * self.network.d_out):
+                f, J = self.network.linearise(posterior.w, part)
+                parts.append(f + jacobian_vector(J.unsqueeze(0), delta))
+            drawn[chosen] = torch.cat(parts, dim=-2)
+            if noise:
+                z = torch.randn(
+                    drawn[chosen].shape, generator=generator, dtype=drawn.dtype, device=drawn.device
+                )
+                drawn[chosen] += z * posterior.hyper.beta.rsqrt()
+        return self.units.mean + self.units.std * drawn
+
+    def noise_variance(self) -> Tensor:
+        """The noise that the networks agree on, in the user's units: (k,)."""
+        mean = (1 / self.components.beta).mean(0).expand(self.network.d_out)
+        return mean * self.units.std.reshape(-1).square()
+
+    def posteriors(self) -> Iterator[Posterior]:
+        """Each network's Gaussian over its weights; factorised once where all the factors can be kept."""
+        residuals, weights = self.problem.n * self.problem.k, self.network.d_w
+        # Primal: the matrix and its factor. Dual: the Jacobian, the matrix and its factor.
+        numbers = 2 * min(residuals, weights) ** 2 + (residuals * weights if residuals < weights else 0)
+        keep = numbers * len(self) <= KEPT_NUMBERS
+        for c in range(len(self)):
+            posterior = self._kept.get(c) or self._posterior(c)
+            if keep:
+                self._kept[c] = posterior
+            yield posterior
+
+    def _posterior(self, c: int) -> Posterior:
+        # Copied, so that a fitted and a loaded model hand the very same memory layout to the linear algebra.
+        w, alpha, beta = (values[c].clone() for values in self.components)
+        return Posterior.of(self.network, w, self.problem, Hyper(alpha, beta, self.prior))
+
+    def _predict(self, posterior: Posterior, X: Floats) -> Predictive:
+        chunks = self._chunks(X, self.network.d_w * self.network.d_out)
+        parts = [posterior.predict(part) for part in chunks]
+        return Predictive(
+            torch.cat([part.mean for part in parts]),
+            # Rounding can take a variance that is zero just below it.
+            torch.cat([part.function_variance for part in parts]).clamp(min=0),
+            parts[0].noise_variance,
+        )
+
+    def _chunks(self, X: Floats, numbers_per_row: int) -> Iterator[Tensor]:
+        """The scaled rows, as many at a time as memory should hold."""
+        size = max(1, CHUNK_NUMBERS // numbers_per_row)
+        for start in range(0, len(X), size):
+            yield self._tensor(X[start : start + size])
+
+    def _tensor(self, X: Floats) -> Tensor:
+        return torch.from_numpy(self.inputs.transform(X)).to(self.problem.X)
+
+
+def _row(values: Floats, like: Tensor) -> Tensor:
+    """(k,) → (1, k), where the networks live."""
+    return torch.from_numpy(np.asarray(values, dtype=np.float64)).to(like).unsqueeze(0)

@@ -1,0 +1,212 @@
+"""`OnlineLaplaceRegressor`: regression with error bars, regularised by its own evidence."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from online_laplace.data.checks import Floats, check_arrays
+from online_laplace.errors import InputError
+from online_laplace.estimators.base import OnlineLaplaceEstimator
+from online_laplace.estimators.distribution import (
+    PredictiveDistribution,
+    torch_generator,
+    without_noise,
+)
+from online_laplace.estimators.size import check_size
+from online_laplace.estimators.training import Fit, begin, go_on
+from online_laplace.model.mlp import MLP
+
+
+class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: ignore[misc]
+    """Neural-network regression that learns its noise level and weight decay while it trains.
+
+    A small ensemble of networks is trained on all rows, without a validation set: the evidence says how
+    strongly to regularise and how noisy the target is. Predictions come with error bars. Inputs and target
+    are standardised inside; everything comes out in the target's units.
+
+    Parameters:
+        hidden: Units of the hidden layers, such as 50 or (50, 50).
+        activation: tanh, relu, gelu or silu.
+        procedure: What the hyperparameters are fitted to: "ol", the network itself, or "lm", its linear
+            approximation.
+        optimiser: "gauss-newton", or "adam" with some thousand steps.
+        prior: What shares a weight decay: all weights ("scalar"), those of a layer ("layerwise"), or those
+            of an input ("ard"), which also tells how relevant each input is.
+        members: The number of networks, from different initial weights.
+        max_steps: The most steps of one call of `fit`.
+        tol: A member stops early once it is at an optimum to within this; 0 never stops early.
+        warm_start: Whether another call of `fit` goes on from where the last one ended, for another
+            `max_steps` steps, with the scaling of the first.
+        random_state: Seeds the initial weights; an int makes `fit` repeatable.
+        device: A torch device, such as "cpu" or "cuda".
+        verbose: Whether to show a progress bar on stderr.
+
+    Attributes:
+        noise_std_: The noise's standard deviation in the target's units, a float, or one per target.
+        beta_: The noise precision, 1 / noise_std_².
+        alpha_: The weights' prior precision (inputs and target standardised): a float, or one per group of
+            `groups_`. The members' prior variances are averaged.
+        groups_: The names of the groups of weights that share a precision.
+        gamma_: The effective number of parameters, averaged over members.
+        log_evidence_: The log evidence of the targets in their own units, averaged over members: the higher,
+            the better the settings suit the data.
+        relevance_: Only with prior="ard": one number per feature, the prior standard deviation of its
+            weights; near 0 for a feature the networks ignore.
+        history_: What was seen along the way: `steps` (T,), and `alpha`, `beta`, `gamma`, `laplace_evidence`,
+            `tangent_evidence`, `distance` and others by name, (T, members) or (T, members, ·).
+        outcome_: How training ended: "converged", "step limit", or what went wrong with a member.
+        n_iter_: The number of steps taken.
+        n_features_in_: The number of features.
+        feature_names_in_: Their names, where X had names.
+
+    Notes:
+        There are no sample weights. A weight could mean a repeated row or a less noisy one; the two differ in
+        how they inform the noise level, and scikit-learn's convention does not cover the second.
+
+    Examples:
+        >>> from sklearn.datasets import load_diabetes
+        >>> from online_laplace import OnlineLaplaceRegressor
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> model = OnlineLaplaceRegressor(members=2, max_steps=20, random_state=0).fit(X[:200], y[:200])
+        >>> mean, std = model.predict(X[200:], return_std=True)
+        >>> lower, upper = model.predict_interval(X[200:], coverage=0.9)
+        >>> bool(0.8 < ((lower < y[200:]) & (y[200:] < upper)).mean() < 1.0)
+        True
+    """
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Train on the rows X (n, d), y (n,) or (n, targets).
+
+        Raises:
+            InputError: a setting or the data cannot be used; the message says what to change.
+            TrainingFailedError: no member came to usable weights.
+        """
+        plan = self._plan()
+        going_on = self.warm_start and hasattr(self, "_fit")
+        rows: Floats
+        targets: Floats
+        rows, targets = validate_data(
+            self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2
+        )
+        one_target = targets.ndim == 1
+        rows, targets = check_arrays(rows, targets)
+        network = MLP(rows.shape[1], plan.architecture.hidden, targets.shape[1], plan.architecture.activation)
+        check_size(len(rows), targets.shape[1], network.d_w, plan.architecture.members, plan.device)
+        with self._progress() as tick:
+            plan = self._plan(tick)
+            if going_on:
+                fit = go_on(rows, targets, plan, self._fit)
+            else:
+                fit = begin(rows, targets, plan, self._seeds())
+        self._adopt(fit, one_target)
+        _warn_of_failures(fit)
+        return self
+
+    def predict(
+        self, X: ArrayLike, return_std: bool = False, return_cov: bool = False, *, noise: bool = True
+    ) -> Any:
+        """Predict the mean at the rows of X; with `return_std` or `return_cov`, also how sure it is.
+
+        `noise=True` describes a new observation: the noise is part of its standard deviation and, on the
+        diagonal, of the covariance. `noise=False` describes the function without its noise.
+
+        Returns:
+            The mean, (m,) or (m, targets); or (mean, std) with a std of the same shape; or (mean, cov) with
+            the covariance of the rows, (m, m) or (m, m, targets).
+        """
+        if return_std and return_cov:
+            raise InputError("ask for return_std or return_cov, not for both: the std is √diag of the cov")
+        X = self._rows(X)
+        networks = self._fit.networks
+        if return_cov:
+            joint = networks.covariance(X, noise=noise).permute(1, 2, 0).cpu().numpy()
+            return self._shaped(networks.mean(X).cpu().numpy()), self._shaped(joint)
+        mean = self._shaped(networks.mean(X).cpu().numpy())
+        return (mean, self._distribution(X, noise).std()) if return_std else mean
+
+    def predict_interval(
+        self, X: ArrayLike, coverage: float = 0.9, *, noise: bool = True
+    ) -> tuple[Floats, Floats]:
+        """The ends (lower, upper) of the central interval that holds `coverage` of the probability.
+
+        With `noise=True` it is for a new observation, with `noise=False` for the function without its noise.
+        """
+        return self._distribution(self._rows(X), noise).interval(coverage)
+
+    def predict_dist(self, X: ArrayLike, *, noise: bool = True) -> PredictiveDistribution:
+        """The whole predictive distribution at every row: logpdf, cdf, quantile, sample and more."""
+        return self._distribution(self._rows(X), noise)
+
+    def sample_y(
+        self,
+        X: ArrayLike,
+        n_samples: int = 1,
+        random_state: int | np.random.RandomState | None = 0,
+        *,
+        noise: bool = True,
+    ) -> Floats:
+        """Draw functions at the rows of X, jointly: (m, n_samples), or (m, targets, n_samples).
+
+        With `noise=True` every row also gets its own noise, as new observations would.
+        """
+        X = self._rows(X)
+        networks = self._fit.networks
+        generator = torch_generator(random_state, networks.problem.X.device)
+        drawn = networks.draw(X, n_samples, generator, noise=noise).permute(1, 2, 0).cpu().numpy()
+        return drawn[:, 0, :] if self._one_target else drawn
+
+    def score_log_likelihood(self, X: ArrayLike, y: ArrayLike) -> float:
+        """The mean over rows of log p(y | x), summed over targets: higher is better, `score` is R²."""
+        density = self.predict_dist(X).logpdf(y)
+        return float(density.reshape(len(density), -1).sum(axis=1).mean())
+
+    def _distribution(self, X: Floats, noise: bool) -> PredictiveDistribution:
+        mixture = self._fit.networks.mixture(X)
+        return PredictiveDistribution(mixture if noise else without_noise(mixture), self._one_target)
+
+    def _rows(self, X: ArrayLike) -> Floats:
+        check_is_fitted(self)
+        rows: Floats = validate_data(self, X, dtype=np.float64, reset=False)
+        return rows
+
+    def _shaped(self, values: Floats) -> Floats:
+        """Drop the last axis, that of the targets, where y came without one."""
+        return values[..., 0] if self._one_target else values
+
+    def _adopt(self, fit: Fit, one_target: bool) -> None:
+        """Set every fitted attribute from what training left behind."""
+        summary, names = fit.summary, fit.networks.prior.names
+        noise_std = np.sqrt(fit.networks.noise_variance().cpu().numpy())
+        self._fit = fit
+        self._one_target = one_target
+        self.noise_std_ = float(noise_std[0]) if one_target else noise_std
+        self.beta_ = 1 / self.noise_std_**2
+        self.groups_ = names
+        self.alpha_ = float(summary.alpha[0]) if len(names) == 1 else summary.alpha
+        self.gamma_ = summary.gamma
+        self.log_evidence_ = summary.log_evidence
+        self.history_ = fit.history
+        self.outcome_ = str(summary.outcome)
+        self.n_iter_ = summary.steps
+        self.__dict__.pop("relevance_", None)  # an earlier fit may have had another prior
+        if fit.architecture.prior == "ard":
+            self.relevance_: Floats = 1 / np.sqrt(summary.alpha[: fit.networks.network.d_in])
+
+
+def _warn_of_failures(fit: Fit) -> None:
+    """Say so when members are missing from the mixture."""
+    outcomes = fit.summary.outcomes
+    failed = [outcome for outcome in outcomes if outcome.detail]
+    if failed:
+        warnings.warn(
+            f"{len(failed)} of {len(outcomes)} members failed and do not predict; the first: {failed[0]}",
+            ConvergenceWarning,
+            stacklevel=3,
+        )

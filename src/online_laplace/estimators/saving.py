@@ -1,0 +1,214 @@
+"""A fitted model as a folder of two files, `model.json` and `model.safetensors`, that hold no code.
+
+The scaled training rows are kept and not the factors of the curvature. The rows are smaller by orders of
+magnitude (a factor has a row per weight, for every network), and from the same rows the same factors
+follow, so that a loaded model predicts the very same numbers. It also means that a model can be trained
+further, and that its folder is as confidential as the data it was fitted to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from numbers import Integral
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from online_laplace._version import __version__
+from online_laplace.data.scaling import Scaler
+from online_laplace.errors import InputError
+from online_laplace.estimators.fitted import FittedNetworks
+from online_laplace.estimators.folder import replace_folder
+from online_laplace.estimators.training import Architecture, Fit, Summary
+from online_laplace.experiments.atomic import (
+    DamagedFileError,
+    read_arrays,
+    read_json,
+    write_arrays,
+    write_json,
+)
+from online_laplace.hyper.prior import initial_hyper
+from online_laplace.model.mlp import MLP
+from online_laplace.train.outcome import Outcome
+from online_laplace.types import Components, Problem
+
+if TYPE_CHECKING:
+    from online_laplace.estimators.base import OnlineLaplaceEstimator
+    from online_laplace.estimators.regressor import OnlineLaplaceRegressor
+
+FORMAT = "online-laplace model"
+VERSION = 1
+DOCUMENT, ARRAYS = "model.json", "model.safetensors"
+
+
+def save(
+    estimator: OnlineLaplaceEstimator,
+    path: str | os.PathLike[str],
+    table: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a fitted estimator into the folder `path`, whole or not at all.
+
+    `table` says how the columns of a user's file become features, for a model fitted by the command.
+    """
+    check_is_fitted(estimator)
+    with replace_folder(Path(path), marker=DOCUMENT) as folder:
+        write_arrays(folder / ARRAYS, _arrays(estimator._fit), {"format": FORMAT, "version": VERSION})
+        document = _document(estimator) | {"arrays_sha256": _sha256(folder / ARRAYS)}
+        if table is not None:
+            document["table"] = dict(table)
+        write_json(folder / DOCUMENT, document)
+
+
+def load(path: str | os.PathLike[str], device: str | None = None) -> OnlineLaplaceRegressor:
+    """The model that `save` wrote into the folder `path`; it predicts the very same numbers.
+
+    `device` is where it shall live, by default where it was fitted. With `warm_start=True` it can be trained
+    further: `load(path).set_params(warm_start=True).fit(X, y)`.
+
+    >>> import tempfile, numpy as np
+    >>> from online_laplace import OnlineLaplaceRegressor, load
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> model = OnlineLaplaceRegressor(hidden=4, members=2, max_steps=10, random_state=0).fit(X, X[:, 0])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(f"{folder}/model")
+    ...     again = load(f"{folder}/model")
+    >>> bool((again.predict(X) == model.predict(X)).all())
+    True
+
+    Raises:
+        InputError: there is no model, it is damaged, of another kind, or of a newer version.
+    """
+    from online_laplace.estimators.regressor import OnlineLaplaceRegressor
+
+    folder = Path(path)
+    document = read_document(folder)
+    settings = document["settings"] | ({"device": device} if device is not None else {})
+    settings["hidden"] = _tuple(settings["hidden"])
+    model = OnlineLaplaceRegressor(**settings)
+    where = model._plan().device
+    if _sha256(folder / ARRAYS) != document["arrays_sha256"]:
+        raise InputError(f"{folder}: {ARRAYS} is damaged, or belongs to another model: copy both files again")
+    try:
+        arrays, _ = read_arrays(folder / ARRAYS)
+    except DamagedFileError as error:
+        raise InputError(f"{folder}: {ARRAYS} is damaged: {error}") from error
+    model._adopt(_fit(document, {name: v.to(where) for name, v in arrays.items()}), document["one_target"])
+    model.n_features_in_ = model._fit.networks.network.d_in
+    if document["features"] is not None:
+        model.feature_names_in_ = np.array(document["features"], dtype=object)
+    return model
+
+
+def read_document(folder: Path) -> dict[str, Any]:
+    """The words and numbers of a kept model. Raises InputError where they are not there or not usable."""
+    path = folder / DOCUMENT
+    if not path.is_file():
+        missing = "no such folder" if not folder.exists() else f"no model in it: there is no {DOCUMENT}"
+        raise InputError(f"{folder}: {missing}")
+    try:
+        # Whose it is and how new is asked first, so that what this version cannot know is not called damaged.
+        head = json.loads(path.read_bytes())
+        if not isinstance(head, dict) or head.get("format") != FORMAT:
+            raise InputError(f"{folder}: {DOCUMENT} was not written by online-laplace")
+        if head.get("version") != VERSION:
+            raise InputError(
+                f"{folder}: the model has format {head.get('version')}, written by online-laplace "
+                f"{head.get('package_version')}; version {__version__} reads format {VERSION}: upgrade it"
+            )
+        return read_json(path)
+    except (OSError, ValueError, DamagedFileError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{folder}: {DOCUMENT} is damaged: {error}") from error
+
+
+def _document(estimator: OnlineLaplaceEstimator) -> dict[str, Any]:
+    fit: Fit = estimator._fit
+    settings = estimator.get_params()
+    if not isinstance(settings["random_state"], Integral):
+        settings["random_state"] = None  # a generator's state is not a setting
+    names = getattr(estimator, "feature_names_in_", None)
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "package_version": __version__,
+        "estimator": type(estimator).__name__,
+        "settings": {name: _plain(value) for name, value in settings.items()},
+        "architecture": _plain(asdict(fit.architecture)),
+        "one_target": estimator._one_target,
+        "features": None if names is None else [str(name) for name in names],
+        "rows": fit.networks.problem.n,
+        "weights": fit.networks.network.d_w,
+        "summary": {
+            "gamma": fit.summary.gamma,
+            "log_evidence": fit.summary.log_evidence,
+            "steps": fit.summary.steps,
+            "outcomes": [asdict(outcome) for outcome in fit.summary.outcomes],
+        },
+    }
+
+
+def _arrays(fit: Fit) -> dict[str, Tensor]:
+    import torch
+
+    networks = fit.networks
+    scaling = {
+        f"{name}.{part}": torch.from_numpy(np.asarray(getattr(scaler, part)))
+        for name, scaler in (("inputs", networks.inputs), ("target", networks.target))
+        for part in ("mean", "std")
+    }
+    components = {f"components.{name}": v for name, v in networks.components._asdict().items()}
+    rows = {"problem.X": networks.problem.X, "problem.y": networks.problem.y}
+    return scaling | components | rows | {"summary.alpha": torch.from_numpy(fit.summary.alpha)} | fit.state
+
+
+def _fit(document: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> Fit:
+    """The inverse of `_document` and `_arrays`."""
+    kept = document["architecture"]
+    architecture = Architecture(**(kept | {"hidden": tuple(kept["hidden"])}))
+    problem = Problem(arrays["problem.X"], arrays["problem.y"])
+    network = MLP(problem.X.shape[-1], architecture.hidden, problem.k, architecture.activation)
+    components = Components(*(arrays[f"components.{name}"] for name in Components._fields))
+    prior = initial_hyper(network, components.w, prior=architecture.prior).prior
+
+    def scaler(name: str) -> Scaler:
+        return Scaler(*(arrays[f"{name}.{part}"].cpu().numpy() for part in ("mean", "std")))
+
+    state = {n: v.cpu() for n, v in arrays.items() if n.startswith(("state.", "history."))}
+    summary = document["summary"]
+    outcomes = tuple(Outcome(**outcome) for outcome in summary["outcomes"])
+    alpha = arrays["summary.alpha"].cpu().numpy()
+    return Fit(
+        architecture,
+        FittedNetworks(network, prior, components, problem, scaler("inputs"), scaler("target")),
+        Summary(alpha, summary["gamma"], summary["log_evidence"], summary["steps"], outcomes),
+        {n.removeprefix("history."): v.numpy() for n, v in state.items() if n.startswith("history.")},
+        state,
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of numpy and tuples as JSON has them."""
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_plain(part) for part in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _sha256(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
