@@ -47,6 +47,9 @@ def draw_all(results: Results, folder: Path) -> list[Drawn]:
         for plan in _plans(results):
             figure = plan.draw(results)
             if figure is not None:
+                # Laid out once and for all: it costs more than drawing, and each format would do it again.
+                figure.draw_without_rendering()
+                figure.set_layout_engine("none")
                 png = _bytes(figure, "png")
                 write_bytes(folder / f"{plan.name}.png", png)
                 write_bytes(folder / f"{plan.name}.pdf", _bytes(figure, "pdf"))

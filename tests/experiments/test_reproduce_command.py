@@ -11,7 +11,8 @@ import pytest
 
 from online_laplace.cli.main import main
 from online_laplace.errors import InputError
-from online_laplace.experiments.profile import named_profile, override
+from online_laplace.experiments import reproduce
+from online_laplace.experiments.profile import Unit, named_profile, override
 from online_laplace.experiments.specification import Specification
 
 TINY = ["--tables", "yacht", "--splits", "2", "--set", "hidden=4", "--set", "steps=8", "--set", "looks=4"]
@@ -39,10 +40,17 @@ def test_one_command_trains_draws_and_reports(
     assert len(list((out / "figures").glob("*.png"))) == 10
     assert "older" not in capsys.readouterr().out
 
-    kept = tmp_path / "kept"
-    assert command(monkeypatch, "export", str(out), str(kept)) == 0
-    assert command(monkeypatch, "redraw", str(kept)) == 0
-    assert {"results.json", "arrays.safetensors", "report.md"} <= {path.name for path in kept.iterdir()}
+
+def test_an_export_is_drawn_from_the_copy_itself(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_store: Path
+) -> None:
+    drawn = []
+    monkeypatch.setattr(reproduce, "write_report", lambda results, folder: drawn.append((results, folder)))
+    assert command(monkeypatch, "export", str(tiny_store), str(tmp_path / "kept")) == 0
+    assert {path.name for path in (tmp_path / "kept").iterdir()} == {"results.json", "arrays.safetensors"}
+    ((results, folder),) = drawn
+    assert folder == tmp_path / "kept"
+    assert results.arrays[Unit("yacht", "ol", 0)]["history.alpha"].dtype == "float32"
 
 
 @pytest.mark.parametrize(
