@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 HIDDEN = (50,)
-ACTIVATION = "tanh"
+ACTIVATION = "gelu"
 PROCEDURE = "ol"
 OPTIMISER = "gauss-newton"
 PRIOR = "scalar"
 KEEP = "average"
 MEMBERS = 5
-STEPS = 150
+STEPS = 120

@@ -24,8 +24,11 @@ def check_writable(option: str, path: Path) -> None:
     """Refuse a file that cannot be written before the work that would fill it."""
     if path.is_dir():
         raise InputError(f"{option} {path} is a folder: name a file")
+    there = path.exists()
     try:
         with path.open("a"):
             pass
     except OSError as error:
         raise InputError(f"{option} {path} cannot be written: {error.strerror}") from error
+    if not there:
+        path.unlink()

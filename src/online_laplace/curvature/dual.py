@@ -12,6 +12,7 @@ from torch import Tensor
 
 from online_laplace.curvature import kernels
 from online_laplace.curvature.structure import Precision, standard_normal
+from online_laplace.model.tangent import TangentModel
 from online_laplace.types import Hyper
 
 
@@ -64,6 +65,17 @@ class DualPrecision(Precision):
     def solve(self, b: Tensor) -> Tensor:
         """Woodbury, one pair of triangular solves in n·k dimensions."""
         return b / self.hyper.weight_precision - self._right(kernels.solve_factored(self.L, self._left(b)))
+
+    def newton_step(self, tangent: TangentModel, hyper: Hyper) -> Tensor:
+        """−H⁻¹ (A' w − J̃ᵀ r̃) with A' of `hyper`, A of H and r̃ = B^½ (y − f).
+
+        In the stiff directions `solve` would subtract numbers that agree to many digits. The data's part does
+        not need to: H⁻¹ J̃ᵀ = A⁻¹ J̃ᵀ S⁻¹.
+        """
+        decay = hyper.weight_precision * tangent.w
+        scaled = self.scale.squeeze(-1) * tangent.residual.flatten(-2)
+        fitted = kernels.solve_factored(self.L, scaled + self._left(decay))
+        return self._right(fitted) - decay / self.hyper.weight_precision
 
     def logdet(self) -> Tensor:
         """Log det A + log det S."""

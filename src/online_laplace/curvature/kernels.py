@@ -7,9 +7,14 @@ from torch import Tensor
 
 
 def factorise(H: Tensor) -> tuple[Tensor, Tensor]:
-    """The Cholesky factor L of H = L Lᵀ and, per matrix, whether there is none: (…, d, d) and (…)."""
+    """The Cholesky factor L of H = L Lᵀ and, per matrix, whether there is none: (…, d, d) and (…).
+
+    Where there is none, L has NaN on its diagonal, so that nothing computed from it can pass for a number.
+    """
     L, info = torch.linalg.cholesky_ex(H)
-    return L, info != 0
+    failed = info != 0
+    L.diagonal(dim1=-2, dim2=-1).masked_fill_(failed.unsqueeze(-1), torch.nan)
+    return L, failed
 
 
 def solve_lower(L: Tensor, B: Tensor) -> Tensor:

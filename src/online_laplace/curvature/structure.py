@@ -9,6 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from online_laplace.model.tangent import TangentModel
 from online_laplace.types import Hyper
 
 
@@ -52,6 +53,10 @@ class Precision(ABC):
     @abstractmethod
     def output_gamma(self) -> Tensor:
         """γ as each output spends it, β_o Tr(H⁻¹ J_oᵀ J_o): (…, 1) or (…, k), as β is."""
+
+    def newton_step(self, tangent: TangentModel, hyper: Hyper) -> Tensor:
+        """−H⁻¹ ∇ℓ_f(w): (…, d_w). At H's own `hyper` it leads to v*; damped, H makes it shorter."""
+        return -self.solve(tangent.gradient(hyper))
 
     def group_gamma(self) -> Tensor:
         """γ as each prior group holds it, γ_g = |g| − α_g Tr_g(H⁻¹): (…, g)."""

@@ -22,7 +22,7 @@ from rich.table import Table as RichTable
 
 from online_laplace.data import load_table
 from online_laplace.errors import InputError, known_name
-from online_laplace.experiments.runner import Record, run_procedure
+from online_laplace.experiments.runner import Record, prepare, run_procedure
 from online_laplace.experiments.specification import Specification
 from online_laplace.train.procedures import PROCEDURES
 
@@ -36,11 +36,17 @@ def train_with_progress(
     quiet: bool = False,
 ) -> list[Record]:
     """Train every table by every procedure, each table's splits as one batch, under a live bar."""
+    if not procedures:
+        raise InputError(f"--procedure needs at least one of {', '.join(PROCEDURES)}")
     for procedure in procedures:
         known_name("procedure", procedure, PROCEDURES)
     if splits < 1:
         raise InputError(f"--splits must be at least 1, not {splits}")
     tables = [load_table(name) for name in names]
+    # A table that cannot be split or scaled is refused before any other is trained.
+    for table in tables:
+        for procedure in procedures:
+            prepare(table, procedure, range(splits), spec)
     records: list[Record] = []
     columns = (
         TextColumn("{task.description}"),
@@ -107,8 +113,11 @@ def print_summary(records: Sequence[Record], console: Console) -> None:
             console.print(f"{where}: {record.outcome}, {record.outcome_detail}", highlight=False)
 
 
-def _total(gamma: float | list[float] | None) -> float | None:
-    return sum(gamma) if isinstance(gamma, list) else gamma
+def _total(gamma: float | list[float | None] | None) -> float | None:
+    if not isinstance(gamma, list):
+        return gamma
+    known = [value for value in gamma if value is not None]
+    return sum(known) if len(known) == len(gamma) else None
 
 
 def _average(values: Sequence[float | None], form: str) -> str:

@@ -55,9 +55,9 @@ class Record:
     train_log_likelihood: float | None
     coverage_90: float | None
     crps: float | None
-    alpha: float | list[float] | None
-    beta: float | list[float] | None
-    gamma: float | list[float] | None
+    alpha: float | list[float | None] | None
+    beta: float | list[float | None] | None
+    gamma: float | list[float | None] | None
     laplace_evidence: float | None
     tangent_evidence: float | None
     distance: float | None
@@ -208,9 +208,9 @@ def _record(
     def average(values: Tensor) -> float | None:
         return finite(values[replicas].mean().item())
 
-    def averages(values: Tensor) -> float | list[float] | None:
+    def averages(values: Tensor) -> float | list[float | None] | None:
         several = values[replicas].mean(0).tolist()
-        return finite(several[0]) if len(several) == 1 else several
+        return finite(several[0]) if len(several) == 1 else [finite(value) for value in several]
 
     outcomes = result.outcomes[replicas]
     # An ensemble ended as its worst member did.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 
@@ -55,5 +56,7 @@ def log_likelihood(predictive: Distribution, y: Tensor) -> Tensor:
 
 def coverage(predictive: Distribution, y: Tensor, level: float) -> Tensor:
     """The share of targets inside the central interval that should hold `level` of them."""
-    inside = (predictive.cdf(y) - 0.5).abs() <= level / 2
-    return inside.to(y.dtype).mean((-2, -1))
+    cdf = predictive.cdf(y)
+    inside = ((cdf - 0.5).abs() <= level / 2).to(y.dtype)
+    # A predictive that is not a number covers nothing, and must not look as if it had been tried.
+    return torch.where(cdf.isnan(), cdf, inside).mean((-2, -1))

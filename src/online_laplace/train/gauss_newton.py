@@ -12,14 +12,26 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from online_laplace.curvature import GGN, curvature
+from online_laplace.curvature import GGN, Precision, curvature
 from online_laplace.evidence import laplace_evidence
 from online_laplace.hyper.mackay import Mean, mackay_update, statistics
 from online_laplace.model.network import Network
-from online_laplace.model.tangent import TangentModel, linearise
+from online_laplace.model.tangent import (
+    TangentModel,
+    jacobian_vector,
+    linearise,
+    quadratic_loss,
+    vector_jacobian,
+)
 from online_laplace.train.loop import keep, keep_hyper
 from online_laplace.train.trajectory import OnlineState
 from online_laplace.types import Hyper, Problem
+
+# How far along a step the second derivative is probed, and the longest bend, both relative to the step.
+PROBE = 0.1
+LARGEST_BEND = 0.375
+# How many units in the last place of the loss a change of it must exceed to mean anything.
+ROUNDING = 64
 
 
 @dataclass(frozen=True)
@@ -78,19 +90,35 @@ class GaussNewton:
         return state
 
     def _propose(self, state: GaussNewtonState) -> Proposal:
-        """The damped step w − (H + λI)⁻¹ ∇ℓ_f, and how the loss takes it."""
+        """The damped step w − (H + λI)⁻¹ ∇ℓ_f, bent along the curve of f, and how the loss takes it."""
         tangent, hyper, damping = state.tangent, state.hyper, state.damping
         H = state.ggn.at(hyper.with_values(hyper.alpha + damping.unsqueeze(-1), hyper.beta))
-        gradient = tangent.gradient(hyper)
-        move = -H.solve(gradient)
+        straight = H.newton_step(tangent, hyper)
+        move = straight + self._bend(tangent, hyper, H, straight)
         w = state.w + move
         residual = self.problem.y - self.network.forward(w, self.problem.X)
         # ℓ(w) − ℓ(w') as products of differences and sums: near a mode the losses agree to the last digit.
         before = tangent.residual
         misfit = (hyper.beta * ((before - residual) * (before + residual)).sum(-2)).sum(-1)
-        penalty = (hyper.weight_precision * move * (state.w + w)).sum(-1)
-        predicted = damping * move.square().sum(-1) - (gradient * move).sum(-1)
-        return Proposal(w, (misfit - penalty) / predicted, H.failed)
+        fall = misfit - (hyper.weight_precision * move * (state.w + w)).sum(-1)
+        predicted = damping * straight.square().sum(-1) - (tangent.gradient(hyper) * straight).sum(-1)
+        # A fall that the loss cannot resolve in its dtype is neither good nor bad: take the step.
+        rounding = ROUNDING * torch.finfo(w.dtype).eps * quadratic_loss(hyper, before, state.w)
+        unresolved = (predicted < rounding) & (fall.abs() <= rounding)
+        return Proposal(w, torch.where(unresolved, 1.0, fall / predicted), H.failed)
+
+    def _bend(self, tangent: TangentModel, hyper: Hyper, H: Precision, straight: Tensor) -> Tensor:
+        """Geodesic acceleration (Transtrum and Sethna, 2012): −½ (H + λI)⁻¹ Jᵀ B f'' along the step.
+
+        It follows a curved valley round its bends for one more forward pass and one more solve. A correction
+        that is not small beside the step itself is not trusted.
+        """
+        ahead = self.network.forward(tangent.w + PROBE * straight, self.problem.X)
+        along = jacobian_vector(tangent.J, straight)
+        second = 2 / PROBE * ((ahead - tangent.f) / PROBE - along)
+        bend = -0.5 * H.solve(vector_jacobian(tangent.J, hyper.beta.unsqueeze(-2) * second))
+        trusted = bend.norm(dim=-1) <= LARGEST_BEND * straight.norm(dim=-1)
+        return keep(trusted, bend, torch.zeros_like(bend))
 
     def _move(self, state: GaussNewtonState, accepted: Tensor, proposed: Tensor) -> GaussNewtonState:
         """Linearise at the accepted weights and update their hyperparameters."""

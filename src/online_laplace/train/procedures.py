@@ -67,20 +67,29 @@ def train_online(
 
     The trail looks back over the second half of them.
     """
-    mean = MEANS[procedure]
     look_back = max(1, schedule.steps // (2 * TRAIL_LENGTH))
-    objective = "laplace" if procedure == "ol" else "tangent"
-    state: OnlineState
+    mean = MEANS[known_name("online procedure", procedure, MEANS)]
     if known_name("optimiser", optimiser, OPTIMISERS) == "adam":
         online = Online(network, problem, mean, schedule.adam, form, look_back)
-        state, history = run(online, online.init(w, hyper), schedule.steps, schedule.watch)
-    else:
-        newton = GaussNewton(network, problem, mean, form, look_back)
-        state, history = run(newton, newton.init(w, hyper), schedule.steps, schedule.watch)
+        end, history = run(online, online.init(w, hyper), schedule.steps, schedule.watch)
+        return _kept(end, history, procedure, what_to_keep)
+    newton = GaussNewton(network, problem, mean, form, look_back)
+    arrived, history = run(newton, newton.init(w, hyper), schedule.steps, schedule.watch)
+    return _kept(arrived, history, procedure, what_to_keep)
+
+
+def _kept(state: OnlineState, history: History, procedure: str, what_to_keep: str) -> Trained:
+    """The end of online training, seen through the latest of the components that are kept."""
     components = state.kept(known_name("choice of what to keep", what_to_keep, KEEP))
     latest = Components(*(values[..., -1, :] for values in components))
-    kept = hyper.with_values(latest.alpha, latest.beta)
-    return Trained(latest.w, kept, state.outcomes(), history, objective, components)
+    return Trained(
+        latest.w,
+        state.hyper.with_values(latest.alpha, latest.beta),
+        state.outcomes(),
+        history,
+        "laplace" if procedure == "ol" else "tangent",
+        components,
+    )
 
 
 def train_offline(
