@@ -37,7 +37,7 @@ def tangent_evidence(tangent: TangentModel, hyper: Hyper, H: Precision) -> Tenso
 
 def posterior_mode(tangent: TangentModel, hyper: Hyper, H: Precision) -> Tensor:
     """v* = w − H⁻¹ (β Jᵀ(f − y) + α w), the minimiser of ℓ_h: (…, d_w)."""
-    return tangent.w - H.solve(tangent.gradient(hyper))
+    return tangent.w + H.newton_step(tangent, hyper)
 
 
 def _bound(hyper: Hyper, H: Precision, mu: Tensor, residual: Tensor) -> Tensor:
