@@ -4,15 +4,18 @@
 
 is `online-laplace reproduce` without its fan-out, live display, figures and report: for a machine with an
 accelerator and little else. Several such processes may share one folder if `--only` gives each its part.
+Stopped by Ctrl-C or by a time limit (TERM), it packs what there is, and the same command goes on from there.
 """
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 
 from online_laplace.errors import InputError, OnlineLaplaceError
 from online_laplace.experiments.archive import pack_store, unpack_store
@@ -64,8 +67,7 @@ class _Lines:
             self.spoke_at = now
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Parse, run, and pack if asked to."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="run_profile", description=__doc__.partition("\n")[0])
     parser.add_argument("--profile", default="quick")
     parser.add_argument("--out", type=Path, required=True, help="the folder of the results")
@@ -79,25 +81,43 @@ def main(arguments: list[str] | None = None) -> int:
         "--pack", type=Path, metavar="FILE", help="afterwards, put the folder in one tar file"
     )
     parser.add_argument("--unpack", type=Path, metavar="FILE", help="first, fill the folder from a tar file")
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Parse, run, and pack if asked to."""
+    options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         profile = named_profile(options.profile)
         spec = override(profile.specification, [f"device={options.device}", *options.settings])
-        splits = options.splits or profile.splits
-        profile = replace(profile, specification=spec, splits=splits, splits_per_batch=splits)
-        profile = replace(profile, threads=options.threads or profile.threads)
+        splits = profile.splits if options.splits is None else options.splits
+        threads = profile.threads if options.threads is None else options.threads
+        profile = replace(
+            profile, specification=spec, splits=splits, splits_per_batch=splits, threads=threads
+        )
         if options.unpack is not None:
             unpack_store(options.unpack, options.out)
-        run_profile(profile, options.out, options.only, restart=options.restart)
-        if options.pack is not None:
-            pack_store(options.out, options.pack)
+        return _run_and_pack(profile, options)
     except OnlineLaplaceError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+
+
+def _run_and_pack(profile: Profile, options: argparse.Namespace) -> int:
+    code = 0
+    try:
+        run_profile(profile, options.out, options.only, restart=options.restart)
     except KeyboardInterrupt:
         print("stopped: the same command goes on from here", file=sys.stderr)
-        return 130
-    return 0
+        code = 130
+    if options.pack is not None:
+        pack_store(options.out, options.pack)
+    return code
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

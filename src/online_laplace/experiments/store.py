@@ -80,7 +80,7 @@ class Store:
                 store._set_aside_strangers()
                 return store
             _set_everything_aside(folder)
-        elif folder.is_dir() and any(folder.iterdir()):
+        elif folder.is_dir() and any(not path.name.endswith(".part") for path in folder.iterdir()):
             raise StoreError(f"{folder} holds files that are no results of ours: choose an empty folder")
         write_json(folder / "store.json", header)
         return cls(folder, header)
