@@ -337,7 +337,7 @@ def test_the_gradient_of_tangent_evidence_vanishes_at_a_fixed_point_of_mackay_up
     noise = 0.3 * normal(*tangent.f.shape, seed=seed + 10)
     y = tangent.f - tangent.residual_at(v) + tangent.residual + noise
     case = Case(network, Problem(case.problem.X, y), case.w, case.hyper)
-    tuned = maximise_evidence(case.tangent, case.hyper, at_mode, tolerance=1e-13, max_iterations=3000)
+    tuned = maximise_evidence(case.tangent, case.hyper, at_mode, tolerance=1e-13, max_updates=3000)
     assume(tuned.converged.all() and not pruned(tuned.hyper, tuned.gamma).any())
 
     def gradients(log_alpha, log_beta):

@@ -20,6 +20,11 @@ from online_laplace.hyper.mackay import (
 from online_laplace.model.tangent import TangentModel
 from online_laplace.types import Hyper
 
+# A leap of more than this many e-folds is a guess, not an extrapolation.
+LONGEST_LEAP = 5.0
+
+Look = Callable[[Hyper], Statistics]
+
 
 class Tuned(NamedTuple):
     """Where the iteration ended: `converged` (…) says which replicas met the tolerance."""
@@ -27,7 +32,7 @@ class Tuned(NamedTuple):
     hyper: Hyper
     gamma: Tensor
     converged: Tensor
-    iterations: int
+    updates: int
 
 
 def maximise_evidence(
@@ -36,33 +41,67 @@ def maximise_evidence(
     mean: Mean,
     *,
     tolerance: float = 1e-6,
-    max_iterations: int = 100_000,
+    max_updates: int = 100_000,
+    leap: bool = True,
 ) -> Tuned:
     """Iterate MacKay's update until |Δ log α| and |Δ log β| are below `tolerance`.
 
-    `mean` is at_weights (the end maximises L_f) or at_mode (L_h). A replica that has converged is left alone.
+    `mean` is at_weights (the end maximises L_f) or at_mode (L_h). The plain iteration creeps towards its
+    limit; with `leap` every two updates are extrapolated to where they seem to lead, and a leap that does not
+    land closer is undone. A replica that has converged is left alone.
     """
     look = _spectral(tangent, mean) if hyper.scalar else _general(tangent, hyper, mean)
     converged = torch.zeros(tangent.w.shape[:-1], dtype=torch.bool, device=tangent.w.device)
-    seen = look(hyper)
-    iterations = 0
-    while iterations < max_iterations and not converged.all():
-        proposed = mackay_update(hyper, seen)
-        change = log_change(hyper, proposed)
-        moving = ~converged.unsqueeze(-1)
-        hyper = hyper.with_values(
-            torch.where(moving, proposed.alpha, hyper.alpha),
-            torch.where(moving, proposed.beta, hyper.beta),
-        )
-        seen = look(hyper)
-        iterations += 1
-        converged = converged | (change < tolerance)
+    updates = 0
+    while updates < max_updates and not converged.all():
+        moving = ~converged
+        first = mackay_update(hyper, look(hyper))
+        change = log_change(hyper, first)
+        updates += 1
+        arrived = change < tolerance
+        ahead = first
+        if leap and (~converged & ~arrived & change.isfinite()).any():
+            ahead = _leap(hyper, first, look)
+            updates += 2
+        hyper = _where(moving, _where(arrived, first, ahead), hyper)
+        converged = converged | arrived
         if not (~converged & change.isfinite()).any():  # the rest has no number to go on with
             break
-    return Tuned(hyper, seen.gamma, converged, iterations)
+    return Tuned(hyper, look(hyper).gamma, converged, updates)
 
 
-def _general(tangent: TangentModel, hyper: Hyper, mean: Mean) -> Callable[[Hyper], Statistics]:
+def _leap(start: Hyper, first: Hyper, look: Look) -> Hyper:
+    """Extrapolate two updates in log-precisions (SQUAREM; Varadhan and Roland, 2008), then update once more.
+
+    With r the first change and r + v the second, the leap goes to x + 2 a r + a² v with a = ‖r‖ / ‖v‖ ≥ 1;
+    a = 1 would be the second update itself.
+    """
+    second = mackay_update(first, look(first))
+    x, x1, x2 = _logs(start), _logs(first), _logs(second)
+    r, v = x1 - x, (x2 - x1) - (x1 - x)
+    stretch = (r.norm(dim=-1, keepdim=True) / v.norm(dim=-1, keepdim=True)).clamp(min=1)
+    far = x + 2 * stretch * r + stretch.square() * v
+    sane = far.isfinite().all(-1) & ((far - x2).abs().amax(-1) < LONGEST_LEAP)
+    groups = start.alpha.shape[-1]
+    leapt = start.with_values(far[..., :groups].exp(), far[..., groups:].exp())
+    leapt = _where(sane, leapt, second)
+    landed = mackay_update(leapt, look(leapt))
+    return _where(log_change(leapt, landed) < log_change(first, second), landed, second)
+
+
+def _logs(hyper: Hyper) -> Tensor:
+    """All precisions in one vector of logarithms: (…, g + b)."""
+    return torch.cat([hyper.alpha, hyper.beta], dim=-1).log()
+
+
+def _where(mask: Tensor, one: Hyper, other: Hyper) -> Hyper:
+    chosen = mask.unsqueeze(-1)
+    return one.with_values(
+        torch.where(chosen, one.alpha, other.alpha), torch.where(chosen, one.beta, other.beta)
+    )
+
+
+def _general(tangent: TangentModel, hyper: Hyper, mean: Mean) -> Look:
     """Any prior and noise: one factorisation an iteration."""
     ggn = curvature(tangent.J, hyper)
 
@@ -73,7 +112,7 @@ def _general(tangent: TangentModel, hyper: Hyper, mean: Mean) -> Callable[[Hyper
     return look
 
 
-def _spectral(tangent: TangentModel, mean: Mean) -> Callable[[Hyper], Statistics]:
+def _spectral(tangent: TangentModel, mean: Mean) -> Look:
     """Scalar α and β: one decomposition, then O(min(n·k, d_w)) an iteration."""
     ggn = SpectralGGN(tangent.J)
     reduced = ReducedTangent.of(tangent, ggn)

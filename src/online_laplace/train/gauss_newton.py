@@ -29,7 +29,7 @@ from online_laplace.types import Hyper, Problem
 
 # How far along a step the second derivative is probed, and the longest bend, both relative to the step.
 PROBE = 0.1
-LARGEST_BEND = 0.375
+LARGEST_BEND = 0.1875
 # How many units in the last place of the loss a change of it must exceed to mean anything.
 ROUNDING = 64
 
@@ -51,8 +51,8 @@ class GaussNewtonState(OnlineState):
 class GaussNewton:
     """OL (`mean=at_weights`) or LM (`mean=at_mode`) with damped Gauss-Newton steps.
 
-    Replicas accept and reject on their own; no accepted step raises the loss. Every `look_back` steps the
-    trail takes a look.
+    Replicas accept and reject on their own; no accepted step raises the loss. Each accepted step is followed
+    by `updates` of the hyperparameters. Every `look_back` steps the trail takes a look.
     """
 
     network: Network
@@ -60,6 +60,7 @@ class GaussNewton:
     mean: Mean
     form: str = "auto"
     look_back: int = 100
+    updates: int = 1
     initial_damping: float = 1.0
 
     def init(self, w: Tensor, hyper: Hyper) -> GaussNewtonState:
@@ -126,8 +127,10 @@ class GaussNewton:
         tangent = linearise(self.network, w, self.problem)
         ggn = curvature(tangent.J, state.hyper, self.form)
         H = ggn.at(state.hyper)
-        fit = self.mean(tangent, state.hyper, H)
-        hyper = mackay_update(state.hyper, statistics(state.hyper, H, fit))
+        hyper = mackay_update(state.hyper, statistics(state.hyper, H, self.mean(tangent, state.hyper, H)))
+        for _ in range(self.updates - 1):
+            again = ggn.at(hyper)
+            hyper = mackay_update(hyper, statistics(hyper, again, self.mean(tangent, hyper, again)))
         ending = state.ending.check(state.step, w, hyper.alpha, hyper.beta, H.failed)
         moved = accepted & ending.running
         evidence = laplace_evidence(tangent, state.hyper, H)
