@@ -18,21 +18,29 @@ def train(
         typer.Argument(help="Embedded tables, or CSV files whose last column is the target."),
     ],
     procedure: Annotated[
-        str, typer.Option(help="One or more of ol, lm, offline, retrain; comma-separated.")
+        str, typer.Option(help="One or more of ol, lm, offline, retrain, default; comma-separated.")
     ] = "ol",
     splits: Annotated[int, typer.Option(help="How many train/test splits, from the first on.")] = 10,
     steps: Annotated[
         int | None, typer.Option(help="Steps of training; the paper's number by default.")
     ] = None,
-    activation: Annotated[str, typer.Option(help="tanh, relu, gelu or silu.")] = "tanh",
-    hidden: Annotated[str, typer.Option(help="Units per hidden layer, such as 50 or 50,50.")] = "50",
-    prior: Annotated[str, typer.Option(help="scalar, layerwise or ard.")] = "scalar",
-    optimiser: Annotated[str, typer.Option(help="adam or gauss-newton, for ol and lm.")] = "adam",
+    activation: Annotated[str | None, typer.Option(help="tanh (the paper's), relu, gelu or silu.")] = None,
+    hidden: Annotated[
+        str | None, typer.Option(help="Units per hidden layer, such as 50 (the paper's) or 50,50.")
+    ] = None,
+    prior: Annotated[str | None, typer.Option(help="scalar (the paper's), layerwise or ard.")] = None,
+    optimiser: Annotated[
+        str | None, typer.Option(help="For ol and lm: adam (the paper's) or gauss-newton.")
+    ] = None,
     keep: Annotated[
-        str, typer.Option(help="What predicts: the last weights, those of best evidence, or an average.")
-    ] = "last",
-    members: Annotated[int, typer.Option(help="Networks per ensemble, from different seeds.")] = 1,
+        str | None,
+        typer.Option(help="What predicts: the last weights, those of best evidence, or an average."),
+    ] = None,
+    members: Annotated[int | None, typer.Option(help="Networks per ensemble, from different seeds.")] = None,
     member_weights: Annotated[str, typer.Option(help="equal or evidence.")] = "equal",
+    tolerance: Annotated[
+        float, typer.Option(help="A certificate below this ends a run of ol or lm as converged.")
+    ] = 1e-6,
     alpha: Annotated[float, typer.Option(help="Initial prior precision of online training.")] = 1.0,
     beta: Annotated[float, typer.Option(help="Initial noise precision of online training.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Seed of the initial weights.")] = 0,
@@ -46,27 +54,29 @@ def train(
     """Train networks on tables, split by split, and report how well they predict."""
     # Imported here so that `--help` does not wait for torch.
     from online_laplace.experiments.console import print_summary, train_with_progress
-    from online_laplace.experiments.specification import Specification
+    from online_laplace.experiments.training import training
 
-    spec = Specification(
-        hidden=widths(hidden),
-        activation=activation,
-        prior=prior,
-        optimiser=optimiser,
-        keep=keep,
-        members=members,
-        member_weights=member_weights,
-        alpha=alpha,
-        beta=beta,
-        steps=steps,
-        seed=seed,
-        dtype=dtype,
-        device=device,
-    )
+    chosen = {
+        "hidden": None if hidden is None else widths(hidden),
+        "activation": activation,
+        "prior": prior,
+        "optimiser": optimiser,
+        "keep": keep,
+        "members": members,
+        "member_weights": member_weights,
+        "tolerance": tolerance,
+        "alpha": alpha,
+        "beta": beta,
+        "steps": steps,
+        "seed": seed,
+        "dtype": dtype,
+        "device": device,
+    }
+    given = {name: value for name, value in chosen.items() if value is not None}
+    ways = [training(choice, given) for choice in names(procedure)]
     if json_file is not None:
         check_writable("--json", json_file)
-    console = Console()
-    records = train_with_progress(tables, names(procedure), splits, spec, quiet=quiet)
-    print_summary(records, console)
+    records = train_with_progress(tables, ways, splits, quiet=quiet)
+    print_summary(records, Console())
     if json_file is not None:
         json_file.write_text(json.dumps([record.to_dict() for record in records], indent=1) + "\n")

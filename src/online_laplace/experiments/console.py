@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from statistics import mean, stdev
 
@@ -21,32 +22,28 @@ from rich.progress import (
 from rich.table import Table as RichTable
 
 from online_laplace.data import load_table
-from online_laplace.errors import InputError, known_name
+from online_laplace.errors import InputError
 from online_laplace.experiments.runner import Record, prepare, run_procedure
-from online_laplace.experiments.specification import Specification
-from online_laplace.train.procedures import PROCEDURES
+from online_laplace.experiments.training import CHOICES, Training
 
 
 def train_with_progress(
     names: Sequence[str],
-    procedures: Sequence[str],
+    trainings: Sequence[Training],
     splits: int,
-    spec: Specification,
     *,
     quiet: bool = False,
 ) -> list[Record]:
-    """Train every table by every procedure, each table's splits as one batch, under a live bar."""
-    if not procedures:
-        raise InputError(f"--procedure needs at least one of {', '.join(PROCEDURES)}")
-    for procedure in procedures:
-        known_name("procedure", procedure, PROCEDURES)
+    """Train every table in every way asked for, each table's splits as one batch, under a live bar."""
+    if not trainings:
+        raise InputError(f"--procedure needs at least one of {', '.join(CHOICES)}")
     if splits < 1:
         raise InputError(f"--splits must be at least 1, not {splits}")
     tables = [load_table(name) for name in names]
     # A table that cannot be split or scaled is refused before any other is trained.
     for table in tables:
-        for procedure in procedures:
-            prepare(table, procedure, range(splits), spec)
+        for way in trainings:
+            prepare(table, way.procedure, range(splits), way.specification)
     records: list[Record] = []
     columns = (
         TextColumn("{task.description}"),
@@ -58,20 +55,16 @@ def train_with_progress(
     )
     with Progress(*columns, console=Console(stderr=True), disable=quiet) as progress:
         for table in tables:
-            for procedure in procedures:
+            for way in trainings:
+                spec = way.specification
                 task = progress.add_task(
-                    f"{table.name} · {procedure} · {splits} splits",
-                    total=spec.steps_for(table.name, procedure),
+                    f"{table.name} · {way.label} · {splits} splits",
+                    total=spec.steps_for(table.name, way.procedure),
                 )
-                run = run_procedure(
-                    table,
-                    procedure,
-                    range(splits),
-                    spec,
-                    tick=partial(_advance, progress, task),
-                )
+                tick = partial(_advance, progress, task)
+                run = run_procedure(table, way.procedure, range(splits), spec, tick)
                 progress.update(task, completed=progress.tasks[task].total)
-                records.extend(run.records)
+                records.extend(replace(record, procedure=way.label) for record in run.records)
     return records
 
 
@@ -105,12 +98,30 @@ def print_summary(records: Sequence[Record], console: Console) -> None:
             _average([row.seconds for row in rows], ".1f"),
         )
     console.print(grid)
+    _print_certificates(groups, console)
     outcomes = Counter(record.outcome for record in records)
     console.print("outcomes: " + ", ".join(f"{n} {kind}" for kind, n in outcomes.items()))
     for record in records:
         if record.outcome_detail:
             where = f"{record.table} split {record.split} {record.procedure}"
             console.print(f"{where}: {record.outcome}, {record.outcome_detail}", highlight=False)
+
+
+def _print_certificates(groups: Mapping[tuple[str, str], Sequence[Record]], console: Console) -> None:
+    """How far the worst split of each online run is from a fixed point."""
+    for (table, label), rows in groups.items():
+        if label.startswith("offline"):
+            continue
+        worst = {
+            name: max((row.certificate[name] or math.inf for row in rows), default=math.inf)
+            for name in rows[0].certificate
+        }
+        console.print(
+            f"certificate of {table} {label}, the worst of {len(rows)}: "
+            f"relative ‖w−v*‖ {worst['distance']:.1e}, relative gradient {worst['gradient']:.1e}, "
+            f"|Δ log α, β| {worst['hyper_change']:.1e}, L_h − L_f {worst['gap']:.1e}",
+            highlight=False,
+        )
 
 
 def _total(gamma: float | list[float | None] | None) -> float | None:

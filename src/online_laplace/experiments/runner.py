@@ -61,6 +61,7 @@ class Record:
     laplace_evidence: float | None
     tangent_evidence: float | None
     distance: float | None
+    certificate: dict[str, float | None]
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
@@ -235,6 +236,9 @@ def _record(
         laplace_evidence=average(info.laplace_evidence),
         tangent_evidence=average(info.tangent_evidence),
         distance=average(info.distance),
+        certificate={
+            name: finite(values[replicas].max().item()) for name, values in info.certificate._asdict().items()
+        },
         seconds=seconds,
     )
 
