@@ -1,6 +1,6 @@
 """Compare configurations on splits 10 to 19 of every table, the splits that no result is reported on.
 
-    python benchmarks/choose_default.py OUT.json [--device cuda] [--seconds 500] [--members 5]
+    python benchmarks/choose_default.py OUT.json [--device cuda] [--seconds 500] [--only 0,3]
 
 Every configuration is trained once by Gauss-Newton, ten splits and all members as one batch; at several step
 counts each way of keeping is scored, for single networks and for ensembles. Rows are written as they come, so
@@ -27,9 +27,8 @@ from online_laplace.posterior.metrics import score
 from online_laplace.posterior.mixture import predict_mixture
 from online_laplace.posterior.predictive import Units
 from online_laplace.train.gauss_newton import GaussNewton
-from online_laplace.train.loop import Watch, run
 from online_laplace.train.online import MEANS
-from online_laplace.train.trajectory import KEEP
+from online_laplace.train.trajectory import TRAIL_LENGTH
 from online_laplace.types import Components, Problem
 
 SPLITS = list(range(10, 20))
@@ -37,24 +36,24 @@ CONFIGURATIONS = [
     {"procedure": procedure, "prior": prior, "activation": activation, "hidden": hidden}
     for procedure, prior, activation, hidden in [
         ("ol", "scalar", "tanh", (50,)),
+        ("ol", "scalar", "gelu", (50,)),
+        ("ol", "scalar", "silu", (50,)),
+        ("ol", "scalar", "relu", (50,)),
+        ("ol", "layerwise", "gelu", (50,)),
+        ("ol", "ard", "gelu", (50,)),
+        ("lm", "scalar", "tanh", (50,)),
+        ("lm", "scalar", "gelu", (50,)),
+        ("ol", "scalar", "tanh", (100,)),
+        ("ol", "scalar", "gelu", (100,)),
+        ("ol", "scalar", "gelu", (20,)),
         ("ol", "layerwise", "tanh", (50,)),
         ("ol", "ard", "tanh", (50,)),
-        ("lm", "scalar", "tanh", (50,)),
-        ("ol", "scalar", "silu", (50,)),
-        ("ol", "layerwise", "silu", (50,)),
-        ("ol", "ard", "silu", (50,)),
         ("ol", "scalar", "tanh", (50, 50)),
-        ("ol", "layerwise", "tanh", (50, 50)),
-        ("ol", "ard", "tanh", (50, 50)),
-        ("ol", "scalar", "gelu", (50,)),
-        ("ol", "scalar", "relu", (50,)),
-        ("ol", "scalar", "tanh", (100,)),
-        ("lm", "layerwise", "tanh", (50,)),
-        ("lm", "ard", "tanh", (50,)),
-        ("ol", "scalar", "tanh", (20,)),
+        ("ol", "scalar", "gelu", (50, 50)),
+        ("ol", "layerwise", "gelu", (100,)),
     ]
 ]
-MOMENTS = (50, 100, 200, 300)
+MOMENTS = (60, 80, 100, 120, 150, 200)
 
 
 def rows_of(table_name: str, configuration: dict, spec: Specification):
@@ -69,14 +68,25 @@ def rows_of(table_name: str, configuration: dict, spec: Specification):
     network = MLP(table.X.shape[1], spec.hidden, 1, spec.activation)
     seeds = [spec.weight_seed(split, member) for split in SPLITS for member in range(spec.members)]
     w = initial_weights(network, seeds, spec.like())
-    procedure = GaussNewton(network, data.problem, MEANS[configuration["procedure"]], look_back=10)
+    procedure = GaussNewton(network, data.problem, MEANS[configuration["procedure"]])
     state = procedure.init(w, initial_hyper(network, w, prior=spec.prior))
+    seen = []
     began = time.perf_counter()
-    for moment in MOMENTS:
-        state, _ = run(procedure, state, moment, Watch(every=moment))
+    for step in range(1, max(MOMENTS) + 1):
+        state = procedure.step(state)
+        seen.append(Components.only(state.w, state.hyper))
+        if step not in MOMENTS:
+            continue
         seconds = time.perf_counter() - began
-        for keep in KEEP:
-            yield from scores_of(network, state.kept(keep), state, data, spec, keep, moment, seconds)
+        # What `--keep average` would hold had the run been this long: looks over its second half.
+        looks = seen[::-1][:: max(1, step // (2 * TRAIL_LENGTH))][:TRAIL_LENGTH]
+        kept = {
+            "last": state.kept("last"),
+            "evidence": state.kept("evidence"),
+            "average": Components(*(torch.cat(values, dim=-2) for values in zip(*looks, strict=True))),
+        }
+        for keep, components in kept.items():
+            yield from scores_of(network, components, state, data, spec, keep, step, seconds)
 
 
 def scores_of(network, components, state, data, spec, keep, moment, seconds):
@@ -117,11 +127,14 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--members", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=500)
+    parser.add_argument("--only", default="", help="numbers of configurations, comma-separated")
     parser.add_argument("--tables", default=",".join(TABLES))
     options = parser.parse_args()
     spec = Specification(device=options.device, members=options.members)
     began, rows = time.perf_counter(), []
-    for configuration, table in itertools.product(CONFIGURATIONS, options.tables.split(",")):
+    numbers = [int(part) for part in options.only.split(",") if part] or range(len(CONFIGURATIONS))
+    chosen = [CONFIGURATIONS[number] for number in numbers]
+    for configuration, table in itertools.product(chosen, options.tables.split(",")):
         if time.perf_counter() - began > options.seconds:
             print("out of time before", configuration, table, flush=True)
             break
@@ -130,7 +143,7 @@ def main() -> None:
             rows.append({"table": table, **configuration, **row})
         with open(options.out, "w") as file:
             json.dump(rows, file)
-        best = max((r for r in rows[-24:]), key=lambda r: r["log_likelihood"])
+        best = max((r for r in rows[-36:]), key=lambda r: r["log_likelihood"])
         print(
             *configuration.values(), table, f"{time.perf_counter() - started:.1f} s",
             {k: best[k] for k in ("keep", "steps", "members", "log_likelihood", "rmse")},
