@@ -105,7 +105,7 @@ class Profile:
         return cls(**{**values, **chosen, "specification": Specification(**protocol)})
 
 
-QUICK_STEPS = {"housing": 300, "wine": 200, "concrete": 300, "energy": 600, "yacht": 1500}
+QUICK_STEPS = {"housing": 300, "wine": 150, "concrete": 300, "energy": 500, "yacht": 1500}
 
 
 def named_profile(name: str) -> Profile:

@@ -87,7 +87,7 @@ def _summary(results: Results, claims: list[Claim]) -> list[str]:
         + ".",
         f"Of {len(tested)} claims tested, {held} hold on every table, {partly} on some and "
         f"{len(tested) - held - partly} on none.",
-        "How the runs ended: " + ", ".join(f"{n} {kind}" for kind, n in outcomes.most_common()) + ".",
+        "How the runs ended: " + ", ".join(f"{kind} {n}" for kind, n in outcomes.most_common()) + ".",
     ]
 
 
