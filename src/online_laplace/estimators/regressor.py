@@ -19,6 +19,7 @@ from online_laplace.estimators.distribution import (
     torch_generator,
     without_noise,
 )
+from online_laplace.estimators.failures import failed
 from online_laplace.estimators.size import check_size
 from online_laplace.estimators.training import Fit, begin, go_on
 from online_laplace.model.mlp import MLP
@@ -201,12 +202,13 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
 
 
 def _warn_of_failures(fit: Fit) -> None:
-    """Say so when members are missing from the mixture."""
+    """Say so when members could not be trained to the end."""
     outcomes = fit.summary.outcomes
-    failed = [outcome for outcome in outcomes if outcome.detail]
-    if failed:
+    fallen = [outcome for outcome in outcomes if failed(outcome)]
+    if fallen:
         warnings.warn(
-            f"{len(failed)} of {len(outcomes)} members failed and do not predict; the first: {failed[0]}",
+            f"{len(fallen)} of {len(outcomes)} members failed and predict with their weights of highest "
+            f"evidence before that; the first: {fallen[0]}",
             ConvergenceWarning,
             stacklevel=3,
         )

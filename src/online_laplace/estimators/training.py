@@ -13,7 +13,8 @@ from torch import Tensor
 from online_laplace import defaults
 from online_laplace.data.checks import Floats
 from online_laplace.data.scaling import Scaler
-from online_laplace.errors import InputError, OnlineLaplaceError
+from online_laplace.errors import InputError
+from online_laplace.estimators.failures import usable_components
 from online_laplace.estimators.fitted import FittedNetworks
 from online_laplace.hyper.prior import initial_hyper
 from online_laplace.model.mlp import MLP
@@ -21,10 +22,11 @@ from online_laplace.model.network import initial_weights
 from online_laplace.posterior.predictive import Units
 from online_laplace.train.adam import Adam
 from online_laplace.train.checkpoint import history_arrays, pack
-from online_laplace.train.history import Evaluation, History, observe
+from online_laplace.train.history import Evaluation, History, Info, observe
 from online_laplace.train.loop import State, Watch
-from online_laplace.train.outcome import SEVERITY, STEP_LIMIT, Outcome
+from online_laplace.train.outcome import SEVERITY, Outcome
 from online_laplace.train.procedures import Schedule, Trained, train_online
+from online_laplace.train.trajectory import OnlineState
 from online_laplace.types import Components, Hyper, Problem
 
 # A look costs about as much as a step, and a picture needs no more than this.
@@ -79,10 +81,6 @@ class Fit:
     summary: Summary
     history: dict[str, Floats]
     state: dict[str, Tensor]
-
-
-class TrainingFailedError(OnlineLaplaceError):
-    """No member came to weights that can be used; the message says what happened to the first."""
 
 
 def begin(X: Floats, y: Floats, plan: Plan, seeds: list[int]) -> Fit:
@@ -186,34 +184,26 @@ def _train(
         what_to_keep=defaults.KEEP,
     )
     assert memory.last is not None
-    usable = _usable(trained.outcomes)
-    components = Components(*(values[usable].flatten(0, 1).clone() for values in trained.components))
+    end, _ = memory.last
+    assert isinstance(end, OnlineState)
+    components, usable = usable_components(network, shared, trained, end)
+    latest = Components(*(values[:, -1].clone() for values in components))
+    info = observe(network, latest.w, hyper.with_values(latest.alpha, latest.beta), where)
+    chosen = Components(*(values[usable].flatten(0, 1).clone() for values in components))
     return Fit(
         plan.architecture,
-        FittedNetworks(network, hyper.prior, components, problem, *scalers),
-        _summary(network, trained, where, usable, scalers[1]),
+        FittedNetworks(network, hyper.prior, chosen, problem, *scalers),
+        _summary(trained, info, usable, problem.n, scalers[1]),
         {name: values.cpu().numpy() for name, values in history_arrays(trained.history).items()},
         {name: values.cpu() for name, values in pack(*memory.last).items()},
     )
 
 
-def _usable(outcomes: list[Outcome]) -> list[int]:
-    """The members that did not fail. Raises TrainingFailedError where there is none."""
-    worst = SEVERITY.index(STEP_LIMIT)
-    usable = [i for i, outcome in enumerate(outcomes) if SEVERITY.index(outcome.kind) <= worst]
-    if not usable:
-        raise TrainingFailedError(
-            f"none of the {len(outcomes)} members could be trained; the first ended so: {outcomes[0]}"
-        )
-    return usable
-
-
-def _summary(network: MLP, trained: Trained, where: Evaluation, usable: list[int], target: Scaler) -> Summary:
+def _summary(trained: Trained, info: Info, usable: list[int], n: int, target: Scaler) -> Summary:
     """Averages over the usable members, at the weights that were kept."""
-    info = observe(network, trained.w, trained.hyper, where)
     evidence = info.laplace_evidence if trained.objective == "laplace" else info.tangent_evidence
     # p(y) = p(scaled y) / std for every row and target
-    to_units = where.train.n * float(np.log(target.std).sum())
+    to_units = n * float(np.log(target.std).sum())
     return Summary(
         alpha=1 / (1 / info.alpha[usable]).mean(0).cpu().numpy(),
         gamma=info.gamma[usable].sum(-1).mean().item(),

@@ -1,0 +1,156 @@
+"""What a regressor refuses, and how it says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+from online_laplace import OnlineLaplaceRegressor
+from online_laplace.errors import InputError
+from online_laplace.estimators.failures import TrainingFailedError
+from online_laplace.estimators.size import check_size, needed_bytes
+from online_laplace.train.gauss_newton import GaussNewton
+
+QUICK = {"hidden": (3,), "members": 2, "max_steps": 5, "random_state": 0}
+X, Y = np.arange(20.0).reshape(10, 2), np.arange(10.0) ** 2
+
+BAD_SETTINGS = {
+    "hidden word": ({"hidden": "50"}, "hidden must be a number of units"),
+    "hidden zero": ({"hidden": (5, 0)}, "hidden must be a number of units"),
+    "activation": ({"activation": "tahn"}, "did you mean 'tanh'"),
+    "procedure": ({"procedure": "offline"}, "unknown procedure 'offline'"),
+    "optimiser": ({"optimiser": "sgd"}, "unknown optimiser 'sgd'"),
+    "prior": ({"prior": "adr"}, "did you mean 'ard'"),
+    "members": ({"members": 0}, "members must be a whole number of at least 1"),
+    "half a member": ({"members": 1.5}, "members must be a whole number"),
+    "max_steps": ({"max_steps": -1}, "max_steps must be a whole number"),
+    "tol": ({"tol": -1e-3}, "tol must be zero or a positive number"),
+    "tol word": ({"tol": "small"}, "tol must be zero or a positive number"),
+    "device": ({"device": "abacus"}, "device 'abacus' cannot be used here"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_SETTINGS)
+def test_a_setting_that_cannot_be_used_is_refused_by_name(case):
+    settings, message = BAD_SETTINGS[case]
+    with pytest.raises(InputError) as caught:
+        OnlineLaplaceRegressor(**(QUICK | settings)).fit(X, Y)
+    assert message in str(caught.value)
+
+
+BAD_DATA = {
+    "one row": (X[:1], Y[:1], "1 sample"),
+    "no rows": (X[:0], Y[:0], "0 sample"),
+    "flat X": (X[:, 0], Y, "Expected 2D array"),
+    "rows differ": (X, Y[:9], "inconsistent numbers of samples"),
+    "words": (np.array([["a", "b"]] * 10), Y, "could not convert string to float"),
+    "infinite": (np.where(X == 4, np.inf, X), Y, "infinity"),
+    "NaN": (np.where(X == 4, np.nan, X), Y, "NaN"),
+    "infinite target": (X, np.where(Y == 4, np.inf, Y), "infinity"),
+    "constant target": (X, np.full(10, 7.0), "is constant (7 in every row)"),
+    "three axes": (X[None], Y, "dim 3"),
+    "too large for a std": (X * 1e306, Y, "change its unit"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_DATA)
+def test_data_that_cannot_be_used_are_refused(case):
+    inputs, targets, message = BAD_DATA[case]
+    with pytest.raises(ValueError) as caught:
+        OnlineLaplaceRegressor(**QUICK).fit(inputs, targets)
+    assert message in str(caught.value)
+
+
+def test_an_unfitted_model_predicts_nothing(tmp_path):
+    model = OnlineLaplaceRegressor()
+    calls = (model.predict, model.predict_interval, model.predict_dist, model.sample_y)
+    for call in calls:
+        with pytest.raises(NotFittedError):
+            call(X)
+    with pytest.raises(NotFittedError):
+        model.save(tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
+def test_questions_without_an_answer_are_refused():
+    model = OnlineLaplaceRegressor(**QUICK).fit(X, Y)
+    with pytest.raises(InputError, match="not for both"):
+        model.predict(X, return_std=True, return_cov=True)
+    for coverage in (0, 1, 90):
+        with pytest.raises(InputError, match="coverage lies between 0 and 1"):
+            model.predict_interval(X, coverage=coverage)
+    with pytest.raises(InputError, match="level lies between 0 and 1"):
+        model.predict_dist(X).quantile(0.0)
+    with pytest.raises(InputError, match="shape"):
+        model.predict_dist(X).logpdf(Y[:4])
+    with pytest.raises(ValueError, match="expecting 2 features"):
+        model.predict(X[:, :1])
+
+
+def test_what_does_not_fit_in_memory_is_refused_with_the_number_of_rows_that_would(monkeypatch):
+    monkeypatch.setattr("online_laplace.estimators.size.memory_of", lambda device: 8 * 2**30)
+    check_size(1_000, 1, 600, 5)
+    with pytest.raises(InputError, match=r"1,000,000 rows are too many .* at most ([\d,]+) rows") as caught:
+        check_size(1_000_000, 1, 600, 5)
+    fitting = int(str(caught.value).split("at most ")[1].split(" rows")[0].replace(",", ""))
+    check_size(fitting, 1, 600, 5)
+    with pytest.raises(InputError):
+        check_size(int(1.2 * fitting), 1, 600, 5)
+    assert needed_bytes(10, 20, 2) == 2 * needed_bytes(10, 20, 1)
+
+
+def test_the_size_is_checked_before_the_work(monkeypatch):
+    monkeypatch.setattr("online_laplace.estimators.size.memory_of", lambda device: 2**10)
+    monkeypatch.setattr("online_laplace.estimators.regressor.begin", None)
+    with pytest.raises(InputError, match="too many for the exact method"):
+        OnlineLaplaceRegressor(**QUICK).fit(X, Y)
+
+
+def fail(monkeypatch, members, at_step):
+    """Let these members end at a step as if their curvature had no factor."""
+    step = GaussNewton.step
+
+    def failing(self, state):
+        state = step(self, state)
+        where = torch.zeros_like(state.ending.running)
+        where[members] = state.step >= at_step
+        return replace(state, ending=state.ending.curvature_failed(where, state.step))
+
+    monkeypatch.setattr(GaussNewton, "step", failing)
+
+
+def test_a_member_that_fails_goes_back_to_its_best_evidence_with_a_warning(monkeypatch):
+    fail(monkeypatch, [1], at_step=4)
+    with pytest.warns(ConvergenceWarning, match="1 of 2 members failed"):
+        model = OnlineLaplaceRegressor(**QUICK).fit(X, Y)
+    assert model.outcome_.startswith("not positive definite") and np.isfinite(model.predict(X)).all()
+    half = len(model._fit.networks) // 2
+    best = model._fit.state["state.best.w"][1]
+    assert (model._fit.networks.components.w[half:] == best).all()
+    assert np.isfinite(model.predict_dist(X).std()).all() and np.isfinite(model.log_evidence_)
+
+
+def test_when_no_member_was_ever_well_there_is_no_model(monkeypatch):
+    monkeypatch.setattr(GaussNewton, "_move", lambda self, state, *_: state)
+    fail(monkeypatch, [0, 1], at_step=1)
+    model = OnlineLaplaceRegressor(**QUICK)
+    with pytest.raises(TrainingFailedError, match="none of the 2 members could be trained"):
+        model.fit(X, Y)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
+@pytest.mark.parametrize("procedure", ["ol", "lm"])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_target_without_noise_is_no_obstacle(procedure):
+    inputs = np.random.default_rng(0).normal(size=(30, 4))
+    model = OnlineLaplaceRegressor(
+        hidden=5, members=2, max_steps=60, prior="ard", procedure=procedure, random_state=0
+    )
+    _, std = model.fit(inputs, inputs[:, 0]).predict(inputs, return_std=True)
+    assert model.score(inputs, inputs[:, 0]) > 0.98
+    assert (std < 0.2).all() and np.isfinite(model.log_evidence_)

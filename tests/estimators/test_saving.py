@@ -1,0 +1,202 @@
+"""Models that are kept: the same numbers come back, and nothing else is taken for a model."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from online_laplace import OnlineLaplaceRegressor, load
+from online_laplace.errors import InputError
+from online_laplace.experiments.atomic import write_json
+
+QUICK = {"hidden": (6,), "members": 2, "max_steps": 20, "random_state": 0}
+
+
+@pytest.fixture
+def kept(fitted, tmp_path):
+    fitted.save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_a_loaded_model_predicts_bit_by_bit_the_same(fitted, kept, rows):
+    X, _ = rows
+    again = load(kept)
+    for ours, theirs in (
+        (fitted.predict(X), again.predict(X)),
+        (fitted.predict_dist(X).std(), again.predict_dist(X).std()),
+        (fitted.predict_interval(X), again.predict_interval(X)),
+        (fitted.predict(X, return_cov=True)[1], again.predict(X, return_cov=True)[1]),
+        (fitted.sample_y(X, 3), again.sample_y(X, 3)),
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("changes", [{"prior": "ard"}, {"optimiser": "adam"}, {"procedure": "lm"}])
+def test_every_fitted_attribute_comes_back(changes, rows, tmp_path):
+    X = pd.DataFrame(rows[0], columns=["a", "b", "c"])
+    model = OnlineLaplaceRegressor(**(QUICK | changes)).fit(X, np.c_[rows[1], rows[1] ** 2])
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert again.get_params() == model.get_params()
+    names = [name for name in vars(model) if name.endswith("_")]
+    assert len(names) >= 11 and set(names) <= set(vars(again))
+    for name in names:
+        ours, theirs = getattr(model, name), getattr(again, name)
+        if name == "history_":
+            assert ours.keys() == theirs.keys()
+            for quantity in ours:
+                np.testing.assert_array_equal(ours[quantity], theirs[quantity])
+        else:
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_saved_run_goes_on_as_if_it_had_never_stopped(rows, tmp_path):
+    """The last weights and hyperparameters of 20 + 20 steps are those of 40 in a row."""
+    at_once = OnlineLaplaceRegressor(**(QUICK | {"max_steps": 40})).fit(*rows)
+    OnlineLaplaceRegressor(**QUICK).fit(*rows).save(tmp_path / "model")
+    later = load(tmp_path / "model").set_params(warm_start=True).fit(*rows)
+    assert later.n_iter_ == 40
+    for name in ("state.w", "state.hyper.alpha", "state.hyper.beta"):
+        torch.testing.assert_close(later._fit.state[name], at_once._fit.state[name], rtol=1e-6, atol=1e-9)
+
+
+def test_a_warm_start_counts_on_and_takes_new_rows(rows):
+    X, y = rows
+    model = OnlineLaplaceRegressor(**QUICK, warm_start=True).fit(X[:40], y[:40])
+    mean = model._fit.networks.target.mean
+    model.fit(X, y)
+    assert model.n_iter_ == 40 and model._fit.networks.problem.n == 60
+    assert model._fit.networks.target.mean is mean
+    assert list(np.diff(model.history_["steps"]) > 0) == [True] * (len(model.history_["steps"]) - 1)
+
+
+def test_a_member_that_had_converged_is_trained_on(rows):
+    settings = {"hidden": (), "members": 1, "max_steps": 200, "tol": 1e-3, "random_state": 0}
+    model = OnlineLaplaceRegressor(**settings, warm_start=True).fit(*rows)
+    assert model.outcome_ == "converged"
+    first = model.n_iter_
+    model.set_params(tol=0, max_steps=3).fit(*rows)
+    assert model.outcome_ == "step limit" and model.n_iter_ == first + 3
+
+
+@pytest.mark.parametrize(
+    "changes", [{"hidden": (7,)}, {"members": 3}, {"prior": "ard"}, {"optimiser": "adam"}]
+)
+def test_a_warm_start_with_other_networks_is_refused(changes, rows):
+    model = OnlineLaplaceRegressor(**QUICK, warm_start=True).fit(*rows)
+    with pytest.raises(
+        InputError, match=f"warm_start goes on with the same networks, but {next(iter(changes))}"
+    ):
+        model.set_params(**changes).fit(*rows)
+
+
+def test_a_warm_start_with_other_columns_is_refused(rows):
+    model = OnlineLaplaceRegressor(**QUICK, warm_start=True).fit(*rows)
+    with pytest.raises(InputError, match="the same columns: 3 features and 1 targets, not 2 and 1"):
+        model.fit(rows[0][:, :2], rows[1])
+
+
+def truncate(folder):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def flip(folder):
+    path = folder / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def rewrite(folder, **changes):
+    path = folder / "model.json"
+    document = json.loads(path.read_text())
+    del document["digest"]
+    write_json(path, document | changes)
+
+
+DAMAGES = {
+    "truncated arrays": (truncate, "model.safetensors is damaged"),
+    "a flipped bit": (flip, "model.safetensors is damaged"),
+    "no arrays": (lambda f: (f / "model.safetensors").unlink(), "model.safetensors cannot be read"),
+    "arrays of another": (
+        lambda f: (f / "model.safetensors").write_bytes(b"nothing like it"),
+        "model.safetensors is damaged, or belongs to another model",
+    ),
+    "truncated document": (
+        lambda f: (f / "model.json").write_text((f / "model.json").read_text()[:-40]),
+        "model.json is damaged",
+    ),
+    "an edited document": (
+        lambda f: (f / "model.json").write_text(
+            (f / "model.json").read_text().replace('"members": 2', '"members": 3')
+        ),
+        "does not match its digest",
+    ),
+    "newer": (lambda f: rewrite(f, version=2, package_version="9.0"), "online-laplace 9.0"),
+    "foreign": (lambda f: (f / "model.json").write_text('{"layers": 3}'), "not written by online-laplace"),
+    "a list": (lambda f: (f / "model.json").write_text("[1]"), "not written by online-laplace"),
+    "no document": (lambda f: (f / "model.json").unlink(), "no model in it"),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGES)
+def test_what_is_not_a_whole_model_is_refused(case, kept):
+    damage, message = DAMAGES[case]
+    damage(kept)
+    with pytest.raises(InputError) as caught:
+        load(kept)
+    assert message in str(caught.value) and str(kept) in str(caught.value)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(InputError, match="nowhere: no such folder"):
+        load(tmp_path / "nowhere")
+
+
+def test_a_device_that_is_not_there_can_be_replaced(kept, fitted, rows):
+    rewrite(kept, settings=json.loads((kept / "model.json").read_text())["settings"] | {"device": "abacus"})
+    with pytest.raises(InputError, match="device 'abacus'"):
+        load(kept)
+    np.testing.assert_array_equal(load(kept, device="cpu").predict(rows[0]), fitted.predict(rows[0]))
+
+
+def test_saving_replaces_a_model_and_nothing_else(fitted, kept, tmp_path):
+    fitted.save(kept)
+    assert sorted(os.listdir(kept)) == ["model.json", "model.safetensors"]
+    other = tmp_path / "thesis"
+    other.mkdir()
+    (other / "chapter.txt").write_text("precious")
+    with pytest.raises(InputError, match="holds something else"):
+        fitted.save(other)
+    with pytest.raises(InputError, match="is a file: name a folder"):
+        fitted.save(other / "chapter.txt")
+    assert (other / "chapter.txt").read_text() == "precious"
+
+
+def test_an_interrupted_save_leaves_the_old_model_and_no_debris(fitted, kept, monkeypatch):
+    before = {name: (kept / name).read_bytes() for name in os.listdir(kept)}
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("online_laplace.estimators.saving.write_json", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        fitted.save(kept)
+    assert os.listdir(kept.parent) == ["model"]
+    assert {name: (kept / name).read_bytes() for name in os.listdir(kept)} == before
+
+
+def test_a_disk_that_refuses_is_reported_in_one_line(fitted, tmp_path, monkeypatch):
+    def full(source, target):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("online_laplace.experiments.atomic.os.replace", full)
+    with pytest.raises(InputError, match="cannot be written: No space left on device") as caught:
+        fitted.save(tmp_path / "model")
+    assert "\n" not in str(caught.value) and os.listdir(tmp_path) == []

@@ -1,0 +1,65 @@
+"""Everything scikit-learn asks of a regressor, with no expected failures."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from online_laplace import OnlineLaplaceRegressor
+
+ESTIMATORS = [
+    OnlineLaplaceRegressor(hidden=(5,), members=2, max_steps=15),
+    OnlineLaplaceRegressor(hidden=(5,), members=1, max_steps=15, prior="ard", procedure="lm"),
+    OnlineLaplaceRegressor(hidden=5, members=1, max_steps=100, optimiser="adam"),
+    # The defaults, but for two of the five members, which would only repeat the work.
+    OnlineLaplaceRegressor(members=2),
+]
+
+
+# A check may fit a target without noise; that a member then ends early is said, as it should be.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks(ESTIMATORS)
+def test_scikit_learn_has_nothing_to_object_to(estimator, check):
+    check(estimator)
+
+
+def test_the_check_that_needs_a_variable_in_the_environment_passes_too():
+    """scikit-learn skips this one unless SCIPY_ARRAY_API was set before scipy was imported."""
+    program = (
+        "from sklearn.utils.estimator_checks import check_estimator\n"
+        "from online_laplace import OnlineLaplaceRegressor\n"
+        "found = check_estimator(OnlineLaplaceRegressor(hidden=5, members=1), on_skip=None)\n"
+        "print({one['check_name']: one['status'] for one in found}['check_array_api_input'])\n"
+    )
+    environment = {**os.environ, "SCIPY_ARRAY_API": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "passed", done.stderr
+
+
+def test_no_check_is_left_out():
+    """What scikit-learn makes of several targets is among the checks, and no failure is declared."""
+    tags = OnlineLaplaceRegressor().__sklearn_tags__()
+    assert tags.target_tags.multi_output and not tags.no_validation and not tags.non_deterministic
+    assert not tags.regressor_tags.poor_score
+
+
+def test_a_regressor_made_without_arguments_has_the_default_configuration():
+    from online_laplace import defaults
+
+    settings = OnlineLaplaceRegressor().get_params()
+    for name in ("hidden", "activation", "procedure", "optimiser", "prior", "members"):
+        assert settings[name] == getattr(defaults, name.upper())
+    assert settings["max_steps"] == defaults.STEPS
+
+
+@pytest.mark.parametrize("name", ["OnlineLaplaceRegressor", "PredictiveDistribution", "load"])
+def test_public_names_are_found_at_the_top(name):
+    import online_laplace
+
+    assert name in dir(online_laplace) and getattr(online_laplace, name).__doc__
