@@ -109,6 +109,29 @@ def test_a_resumed_run_sees_every_look_and_ends_at_the_same_weights(procedure: s
         assert torch.equal(before.tangent_evidence, after.tangent_evidence)
 
 
+class _StopsAtAndMisaligns(_StopsAt):
+    """The same, returning arrays that begin in the middle of a 16-byte word, as those in a file may."""
+
+    def load(self) -> Arrays | None:
+        kept = super().load()
+        return None if kept is None else {name: _misaligned(value) for name, value in kept.items()}
+
+
+def _misaligned(value: torch.Tensor) -> torch.Tensor:
+    room = torch.empty(value.numel() + 1, dtype=value.dtype)
+    return room[1:].copy_(value.reshape(-1)).view(value.shape)
+
+
+def test_where_a_checkpoint_lies_in_memory_does_not_change_a_bit() -> None:
+    spec = Specification(steps=8, looks=4)
+    table, splits = load_table("energy"), [0, 1, 2]
+    whole = run_procedure(table, "lm", splits, spec).trained[0]
+    keeper = _StopsAtAndMisaligns(4)
+    with pytest.raises(KeyboardInterrupt):
+        run_procedure(table, "lm", splits, spec, keeper=keeper)
+    assert torch.equal(run_procedure(table, "lm", splits, spec, keeper=keeper).trained[0].w, whole.w)
+
+
 def test_a_damaged_checkpoint_is_set_aside_and_the_batch_begins_anew(
     tiny_store: Path, tmp_path: Path
 ) -> None:

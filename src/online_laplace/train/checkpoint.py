@@ -45,7 +45,10 @@ def pack(state: State, history: History) -> dict[str, Tensor]:
 
 def resume(procedure: Procedure[S], fresh: S, arrays: Arrays) -> tuple[S, History]:
     """The state and the history that `pack` was given; `fresh` is the same run before its first step."""
-    state, history = _below(arrays, "state."), _below(arrays, "history.")
+    # Copied to memory of our own: the last bits of a product depend on how its factors are aligned, and what
+    # was read from a file begins anywhere.
+    state = {name: value.clone() for name, value in _below(arrays, "state.").items()}
+    history = _below(arrays, "history.")
     w = state["w"].to(fresh.w)
     hyper = fresh.hyper.with_values(state["hyper.alpha"].to(w), state["hyper.beta"].to(w))
     there = {name: value.to(w.device) for name, value in history.items() if name != "steps"}
