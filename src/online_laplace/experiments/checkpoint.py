@@ -19,6 +19,9 @@ from online_laplace.train.checkpoint import Arrays, pack
 from online_laplace.train.history import History
 from online_laplace.train.loop import State
 
+# How the names of snapshots begin, beside the state and the history of the run itself.
+_TAKEN = ("snapshot.", "update.")
+
 
 @dataclass
 class BatchKeeper:
@@ -113,6 +116,3 @@ class BatchKeeper:
             "splits": list(batch.splits),
             "seconds": seconds,
         }
-
-
-_TAKEN = ("snapshot.", "update.")

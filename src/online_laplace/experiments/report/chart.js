@@ -7,7 +7,7 @@
   const COLOURS = { ol: "#0072B2", lm: "#D55E00", offline: "#009E73" };
   const LABELS = { ol: "OL", lm: "LM", offline: "offline" };
   const MARGIN = { left: 62, right: 14, top: 12, bottom: 38 };
-  const NS = "http://www.w3.org/2000/svg";
+  const { scale, unscale, extent, make, ticks, number } = chartParts;
   const get = (id) => document.getElementById("chart-" + id);
   const chosen = { table: get("table"), quantity: get("quantity"), split: get("split") };
   const logs = { x: get("log-x"), y: get("log-y") };
@@ -44,9 +44,6 @@
   }
 
   const quantity = () => data.quantities.find((q) => q.name === chosen.quantity.value);
-  const scale = (value, log) => (log ? Math.log10(value) : value);
-  const unscale = (value, log) => (log ? Math.pow(10, value) : value);
-
   // The runs that are asked for, as points in the units of the axes; what a log axis cannot show is left out.
   function collect() {
     const splits = chosen.split.value === "all" ? [...Array(data.splits).keys()] : [Number(chosen.split.value)];
@@ -63,21 +60,8 @@
         if (points.length) lines.push({ procedure, split, points });
       }
     }
-    whole = extent();
+    whole = extent(lines);
     view = { ...whole };
-  }
-
-  function extent() {
-    const all = lines.flatMap((line) => line.points);
-    if (!all.length) return { x0: 0, x1: 1, y0: 0, y1: 1 };
-    const xs = all.map((p) => p.x);
-    const ys = all.map((p) => p.y);
-    const fold = (f, values) => values.reduce((a, b) => f(a, b));
-    let [x0, x1] = [fold(Math.min, xs), fold(Math.max, xs)];
-    let [y0, y1] = [fold(Math.min, ys), fold(Math.max, ys)];
-    if (x0 === x1) x1 = x0 + 1;
-    const room = (y1 - y0 || Math.abs(y1) || 1) * 0.05;
-    return { x0, x1, y0: y0 - room, y1: y1 + room };
   }
 
   const size = () => ({ width: box.clientWidth, height: box.clientHeight });
@@ -93,37 +77,6 @@
       w,
       h,
     };
-  }
-
-  function make(name, attributes, parent, text) {
-    const element = document.createElementNS(NS, name);
-    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-    if (text !== undefined) element.textContent = text;
-    parent.append(element);
-    return element;
-  }
-
-  // Round numbers inside a range: 1, 2 or 5 times a power of ten; on a log axis the powers themselves.
-  function ticks(low, high, log, count) {
-    if (log && high - low >= 1) {
-      const found = [];
-      const every = Math.max(1, Math.ceil((high - low) / count));
-      for (let p = Math.ceil(low); p <= high; p += every) found.push(p);
-      return found;
-    }
-    const [a, b] = [unscale(low, log), unscale(high, log)];
-    const rough = (b - a) / count;
-    const power = Math.pow(10, Math.floor(Math.log10(rough)));
-    const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough);
-    const found = [];
-    for (let v = Math.ceil(a / step) * step; v <= b + step * 1e-9; v += step) found.push(scale(v, log));
-    return found.filter(Number.isFinite);
-  }
-
-  function number(value) {
-    const size = Math.abs(value);
-    if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(1).replace("e+", "e");
-    return String(Number(value.toPrecision(4)));
   }
 
   function draw() {
@@ -170,8 +123,10 @@
     words.textContent = q.label + " on " + chosen.table.value + ", " + which + ". " + ends.join("; ") + ".";
   }
 
-  // Keep `share` of the view around a point; a share above 1 zooms out, never beyond the whole.
+  // Keep `share` of the view around a point; a share above 1 zooms out, never beyond the whole. Deeper than a
+  // ten-thousandth there is nothing to see.
   function zoom(share, centreX, centreY) {
+    if (share < 1 && view.x1 - view.x0 < 1e-4 * (whole.x1 - whole.x0)) return;
     const cut = (low, high, centre, min, max) => [
       Math.max(min, centre - (centre - low) * share), Math.min(max, centre + (high - centre) * share),
     ];

@@ -24,7 +24,7 @@ def render_page(report: Report, chart_data: str) -> str:
     return Template(read("page.html")).substitute(
         title=escape(report.title),
         style=read("page.css"),
-        script=read("chart.js"),
+        script=read("chart_parts.js") + read("chart.js"),
         # "</" would end the script element that the data lies in.
         data=chart_data.replace("</", "<\\/"),
         summary="\n".join(f"<li>{escape(sentence)}</li>" for sentence in report.summary),
