@@ -153,4 +153,4 @@ def test_a_target_without_noise_is_no_obstacle(procedure):
     )
     _, std = model.fit(inputs, inputs[:, 0]).predict(inputs, return_std=True)
     assert model.score(inputs, inputs[:, 0]) > 0.98
-    assert (std < 0.2).all() and np.isfinite(model.log_evidence_)
+    assert (std < 0.5 * inputs[:, 0].std()).all() and np.isfinite(model.log_evidence_)

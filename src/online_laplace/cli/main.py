@@ -10,6 +10,9 @@ from rich.markup import escape
 
 from online_laplace.cli.archive import pack, unpack
 from online_laplace.cli.export import export
+from online_laplace.cli.fit import fit
+from online_laplace.cli.inspect import inspect
+from online_laplace.cli.predict import predict
 from online_laplace.cli.redraw import redraw
 from online_laplace.cli.reproduce import reproduce
 from online_laplace.cli.train import train
@@ -22,6 +25,9 @@ app = typer.Typer(
     help="Neural networks that tune their own weight decay and noise level while they train.",
 )
 app.command()(train)
+app.command()(fit)
+app.command()(predict)
+app.command()(inspect)
 for _command in (reproduce, redraw, export, pack, unpack):
     app.command()(_command)
 

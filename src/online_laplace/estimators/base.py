@@ -15,9 +15,11 @@ from sklearn.utils import check_random_state
 
 from online_laplace import defaults
 from online_laplace.errors import InputError, known_name
+from online_laplace.estimators.size import check_size
 from online_laplace.estimators.training import Architecture, Plan
 from online_laplace.hyper.prior import STRUCTURES
 from online_laplace.model.activations import ACTIVATIONS
+from online_laplace.model.mlp import MLP
 from online_laplace.train.online import MEANS
 from online_laplace.train.procedures import OPTIMISERS
 
@@ -69,6 +71,16 @@ class OnlineLaplaceEstimator(BaseEstimator):  # type: ignore[misc]
         from online_laplace.estimators.saving import save
 
         save(self, path)
+
+    def check_settings(self) -> None:
+        """Refuse settings that `fit` would refuse. Raises InputError."""
+        self._plan()
+
+    def check_size(self, rows: int, features: int, targets: int = 1) -> None:
+        """Refuse, as `fit` does, data that would not fit in memory. Raises InputError."""
+        plan = self._plan()
+        network = MLP(features, plan.architecture.hidden, targets, plan.architecture.activation)
+        check_size(rows, targets, network.d_w, plan.architecture.members, plan.device)
 
     def _plan(self, tick: Callable[[int], None] | None = None) -> Plan:
         """The settings, checked. Raises InputError naming the one that cannot be used."""

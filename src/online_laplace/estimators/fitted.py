@@ -110,6 +110,23 @@ class FittedNetworks:
         mean = (1 / self.components.beta).mean(0).expand(self.network.d_out)
         return mean * self.units.std.reshape(-1).square()
 
+    def sensitivity(self) -> Floats:
+        """How far the mean moves with each input: √ of the mean over training rows of (∂mean/∂x)², (d_x,).
+
+        In standard deviations of the target per standard deviation of the input; several targets are summed.
+        Unlike the precisions, whose scale is arbitrary from layer to layer, it is about the function itself.
+        """
+        total = torch.zeros_like(self.problem.X[0])
+        size = max(1, CHUNK_NUMBERS // (max(self.network.widths) * len(self)))
+        for part in self.problem.X.split(size):
+            rows = part.clone().requires_grad_()
+            mean = self.network.forward(self.components.w, rows).mean(0)  # (c, m, k) → (m, k)
+            for output in mean.unbind(-1):
+                (slope,) = torch.autograd.grad(output.sum(), rows, retain_graph=True)
+                total = total + slope.square().sum(0)
+        moved: Floats = (total / self.problem.n).sqrt().cpu().numpy()
+        return moved
+
     def posteriors(self) -> Iterator[Posterior]:
         """Each network's Gaussian over its weights; factorised once where all the factors can be kept."""
         residuals, weights = self.problem.n * self.problem.k, self.network.d_w

@@ -20,9 +20,7 @@ from online_laplace.estimators.distribution import (
     without_noise,
 )
 from online_laplace.estimators.failures import failed
-from online_laplace.estimators.size import check_size
 from online_laplace.estimators.training import Fit, begin, go_on
-from online_laplace.model.mlp import MLP
 
 
 class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: ignore[misc]
@@ -58,8 +56,9 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
         gamma_: The effective number of parameters, averaged over members.
         log_evidence_: The log evidence of the targets in their own units, averaged over members: the higher,
             the better the settings suit the data.
-        relevance_: Only with prior="ard": one number per feature, the prior standard deviation of its
-            weights; near 0 for a feature the networks ignore.
+        relevance_: Only with prior="ard": one number per feature, by how many standard deviations of the
+            target the prediction moves with one of the feature, near the training rows; 0 for a feature that
+            the networks ignore.
         history_: What was seen along the way: `steps` (T,), and `alpha`, `beta`, `gamma`, `laplace_evidence`,
             `tangent_evidence`, `distance` and others by name, (T, members) or (T, members, ·).
         outcome_: How training ended: "converged", "step limit", or what went wrong with a member.
@@ -89,7 +88,7 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
             InputError: a setting or the data cannot be used; the message says what to change.
             TrainingFailedError: no member came to usable weights.
         """
-        plan = self._plan()
+        self.check_settings()
         going_on = self.warm_start and hasattr(self, "_fit")
         rows: Floats
         targets: Floats
@@ -98,8 +97,7 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
         )
         one_target = targets.ndim == 1
         rows, targets = check_arrays(rows, targets)
-        network = MLP(rows.shape[1], plan.architecture.hidden, targets.shape[1], plan.architecture.activation)
-        check_size(len(rows), targets.shape[1], network.d_w, plan.architecture.members, plan.device)
+        self.check_size(len(rows), rows.shape[1], targets.shape[1])
         with self._progress() as tick:
             plan = self._plan(tick)
             if going_on:
@@ -198,7 +196,7 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
         self.n_iter_ = summary.steps
         self.__dict__.pop("relevance_", None)  # an earlier fit may have had another prior
         if fit.architecture.prior == "ard":
-            self.relevance_: Floats = 1 / np.sqrt(summary.alpha[: fit.networks.network.d_in])
+            self.relevance_: Floats = fit.networks.sensitivity()
 
 
 def _warn_of_failures(fit: Fit) -> None:

@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from online_laplace._version import __version__
+from online_laplace.data.checks import Floats
 from online_laplace.data.scaling import Scaler
 from online_laplace.errors import InputError
 from online_laplace.estimators.fitted import FittedNetworks
@@ -51,15 +53,23 @@ DOCUMENT, ARRAYS = "model.json", "model.safetensors"
 def save(
     estimator: OnlineLaplaceEstimator,
     path: str | os.PathLike[str],
+    *,
     table: Mapping[str, Any] | None = None,
+    held_out: tuple[Floats, Floats] | None = None,
 ) -> None:
     """Write a fitted estimator into the folder `path`, whole or not at all.
 
-    `table` says how the columns of a user's file become features, for a model fitted by the command.
+    `table` says how the columns of a user's file become features, for a model fitted by the command;
+    `held_out` are rows X, y that it was not fitted to.
     """
     check_is_fitted(estimator)
+    arrays = _arrays(estimator._fit)
+    if held_out is not None:
+        arrays |= {
+            f"held_out.{name}": torch.from_numpy(v.copy()) for name, v in zip("Xy", held_out, strict=True)
+        }
     with replace_folder(Path(path), marker=DOCUMENT) as folder:
-        write_arrays(folder / ARRAYS, _arrays(estimator._fit), {"format": FORMAT, "version": VERSION})
+        write_arrays(folder / ARRAYS, arrays, {"format": FORMAT, "version": VERSION})
         document = _document(estimator) | {"arrays_sha256": _sha256(folder / ARRAYS)}
         if table is not None:
             document["table"] = dict(table)
@@ -93,17 +103,29 @@ def load(path: str | os.PathLike[str], device: str | None = None) -> OnlineLapla
     settings["hidden"] = _tuple(settings["hidden"])
     model = OnlineLaplaceRegressor(**settings)
     where = model._plan().device
-    if _sha256(folder / ARRAYS) != document["arrays_sha256"]:
-        raise InputError(f"{folder}: {ARRAYS} is damaged, or belongs to another model: copy both files again")
-    try:
-        arrays, _ = read_arrays(folder / ARRAYS)
-    except DamagedFileError as error:
-        raise InputError(f"{folder}: {ARRAYS} is damaged: {error}") from error
+    arrays = _read_arrays(folder, document)
     model._adopt(_fit(document, {name: v.to(where) for name, v in arrays.items()}), document["one_target"])
     model.n_features_in_ = model._fit.networks.network.d_in
     if document["features"] is not None:
         model.feature_names_in_ = np.array(document["features"], dtype=object)
     return model
+
+
+def read_held_out(folder: Path) -> tuple[Floats, Floats] | None:
+    """The rows X, y that a kept model was not fitted to, if it has any. Raises InputError."""
+    arrays = _read_arrays(folder, read_document(folder))
+    if "held_out.X" not in arrays:
+        return None
+    return arrays["held_out.X"].numpy(), arrays["held_out.y"].numpy()
+
+
+def _read_arrays(folder: Path, document: Mapping[str, Any]) -> dict[str, Tensor]:
+    if _sha256(folder / ARRAYS) != document["arrays_sha256"]:
+        raise InputError(f"{folder}: {ARRAYS} is damaged, or belongs to another model: copy both files again")
+    try:
+        return read_arrays(folder / ARRAYS)[0]
+    except DamagedFileError as error:
+        raise InputError(f"{folder}: {ARRAYS} is damaged: {error}") from error
 
 
 def read_document(folder: Path) -> dict[str, Any]:
@@ -156,8 +178,6 @@ def _document(estimator: OnlineLaplaceEstimator) -> dict[str, Any]:
 
 
 def _arrays(fit: Fit) -> dict[str, Tensor]:
-    import torch
-
     networks = fit.networks
     scaling = {
         f"{name}.{part}": torch.from_numpy(np.asarray(getattr(scaler, part)))

@@ -1,0 +1,91 @@
+"""`online-laplace fit`: a model of anyone's table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from online_laplace import defaults
+from online_laplace.cli.options import check_writable, names, widths
+from online_laplace.errors import InputError
+
+
+def fit(
+    data: Annotated[Path, typer.Argument(help="A table with a header: .csv, .tsv or .parquet.")],
+    target: Annotated[str, typer.Option(help="The column to predict.")],
+    out: Annotated[Path, typer.Option(help="The folder of the model; an earlier model is replaced.")],
+    drop: Annotated[str, typer.Option(help="Columns to leave out; comma-separated.")] = "",
+    missing: Annotated[
+        str, typer.Option(help="Missing values: refuse, or impute by median or a category of their own.")
+    ] = "refuse",
+    holdout: Annotated[
+        float, typer.Option(help="Share of the rows to hold out, to assess the model on.")
+    ] = 0.0,
+    rows: Annotated[
+        int | None, typer.Option(help="Use a random sample of this many rows of the file.")
+    ] = None,
+    hidden: Annotated[str, typer.Option(help="Units per hidden layer, such as 50 or 50,50.")] = ",".join(
+        map(str, defaults.HIDDEN)
+    ),
+    activation: Annotated[str, typer.Option(help="tanh, relu, gelu or silu.")] = defaults.ACTIVATION,
+    prior: Annotated[str, typer.Option(help="scalar, layerwise or ard.")] = defaults.PRIOR,
+    procedure: Annotated[str, typer.Option(help="ol or lm.")] = defaults.PROCEDURE,
+    optimiser: Annotated[str, typer.Option(help="gauss-newton or adam.")] = defaults.OPTIMISER,
+    members: Annotated[int, typer.Option(help="Networks in the ensemble.")] = defaults.MEMBERS,
+    steps: Annotated[int, typer.Option(help="The most steps of training.")] = defaults.STEPS,
+    seed: Annotated[int, typer.Option(help="Seed of weights, held-out rows and sample.")] = 0,
+    device: Annotated[str, typer.Option(help="A torch device: cpu, cuda.")] = "cpu",
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write what was learnt to this file.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+) -> None:
+    """Fit a model with error bars to a table and keep it in a folder."""
+    # Imported here so that `--help` does not wait for torch.
+    from online_laplace.estimators.folder import check_folder
+    from online_laplace.estimators.regressor import OnlineLaplaceRegressor
+    from online_laplace.estimators.saving import DOCUMENT
+    from online_laplace.tables.columns import Columns
+    from online_laplace.tables.console import print_findings
+    from online_laplace.tables.findings import assessed, learnt, rows_to_assess
+    from online_laplace.tables.model import TableModel
+    from online_laplace.tables.reading import read_frame
+
+    if not 0 <= seed < 2**32:
+        raise InputError(f"--seed must be between 0 and 2**32 - 1, not {seed}")
+    regressor = OnlineLaplaceRegressor(
+        hidden=widths(hidden),
+        activation=activation,
+        procedure=procedure,
+        optimiser=optimiser,
+        prior=prior,
+        members=members,
+        max_steps=steps,
+        random_state=seed,
+        device=device,
+        verbose=not quiet,
+    )
+    regressor.check_settings()
+    check_folder(out, marker=DOCUMENT)
+    if json_file is not None:
+        check_writable("--json", json_file)
+
+    def check_size(count: int, columns: int) -> None:
+        # The target is no feature; a text column becomes one feature at least.
+        regressor.check_size(count, columns - 1 - len(names(drop)))
+
+    frame = read_frame(data, sample=rows, seed=seed, check_size=check_size)
+    columns = Columns.learn(frame, target, missing=missing, drop=names(drop))
+    model = TableModel.fit(frame, columns, regressor, holdout=holdout, seed=seed)
+    model.save(out)
+
+    found = learnt(model)
+    scores = assessed(model, *rows_to_assess(model, None))
+    print_findings(Console(), found, scores)
+    Console().print(f"kept in {out}", highlight=False, markup=False, soft_wrap=True)
+    if json_file is not None:
+        json_file.write_text(json.dumps({**found, "assessment": scores}, indent=1) + "\n")

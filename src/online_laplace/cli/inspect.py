@@ -1,0 +1,48 @@
+"""`online-laplace inspect`: what a fitted model has learnt."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+
+def inspect(
+    folder: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder that `fit` wrote.")],
+    data: Annotated[
+        Path | None, typer.Option(help="A table with the target, to assess the model on.")
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="Where the page goes; MODEL/inspect.html by default.")
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the same numbers to this file.")
+    ] = None,
+) -> None:
+    """Print noise, effective parameters, evidence, relevance and calibration; write a page of pictures."""
+    # Imported here so that `--help` does not wait for torch.
+    from online_laplace.cli.options import check_writable
+    from online_laplace.experiments.atomic import write_bytes
+    from online_laplace.plots.page import render_page
+    from online_laplace.tables.console import lines, print_findings
+    from online_laplace.tables.findings import assessed, learnt, rows_to_assess
+    from online_laplace.tables.model import TableModel
+    from online_laplace.tables.reading import read_frame
+
+    model = TableModel.load(folder)
+    target = page or folder / "inspect.html"
+    for option, path in (("--json", json_file), ("--page", page)):
+        if path is not None:
+            check_writable(option, path)
+    rows, where = rows_to_assess(model, None if data is None else read_frame(data))
+    found, scores = learnt(model), assessed(model, rows, where)
+    print_findings(Console(), found, scores)
+    title = f"A model of {model.columns.target}"
+    html = render_page(title, lines(found, scores), model.regressor, *rows, where)
+    write_bytes(target, html.encode())
+    Console().print(f"page in {target}", highlight=False, markup=False, soft_wrap=True)
+    if json_file is not None:
+        json_file.write_text(json.dumps({**found, "assessment": scores}, indent=1) + "\n")

@@ -1,0 +1,102 @@
+"""One HTML file with what a model has learnt, in words and pictures, that needs nothing else."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from online_laplace.experiments.figures.style import house_style
+from online_laplace.plots.calibration import plot_calibration
+from online_laplace.plots.history import plot_history
+from online_laplace.plots.predictions import plot_predictions
+from online_laplace.plots.relevance import plot_relevance
+
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
+  color: #1a1a1a; background: #fff; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
+table { border-collapse: collapse; width: 100%; }
+th { text-align: left; vertical-align: top; white-space: nowrap; padding: .3rem 1.5rem .3rem 0; }
+td { padding: .3rem 0; overflow-wrap: anywhere; } tr { border-top: 1px solid #e6e6e6; }
+figure { margin: 0; } img { max-width: 100%; height: auto; } figcaption { color: #555; font-size: .9rem; }
+"""
+
+
+def render_page(title: str, lines: Sequence[tuple[str, str]], model: Any, X: Any, y: Any, where: str) -> str:
+    """The page of a model of one target; `where` says which rows X, y are."""
+    rows = "\n".join(
+        f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>' for name, value in lines
+    )
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>'
+        f"<body><main><h1>{escape(title)}</h1><table>{rows}</table>"
+        + "".join(_section(*figure) for figure in _figures(model, X, y, where))
+        + "</main></body></html>\n"
+    )
+
+
+def _section(title: str, caption: str, png: bytes) -> str:
+    source = base64.b64encode(png).decode()
+    return (
+        f'<section><h2>{escape(title)}</h2><figure><img alt="{escape(title)}" '
+        f'src="data:image/png;base64,{source}"><figcaption>{escape(caption)}</figcaption></figure></section>\n'
+    )
+
+
+def _figures(model: Any, X: Any, y: Any, where: str) -> list[tuple[str, str, bytes]]:
+    predictions, axes = _canvas(1)
+    plot_predictions(model, X, y, ax=axes[0])
+    honest, axes = _canvas(3)
+    for ax, kind in zip(axes, ("reliability", "pit", "coverage"), strict=True):
+        plot_calibration(model, X, y, kind=kind, ax=ax)
+    history, axes = _canvas(5)
+    for ax, quantity in zip(axes, ("evidence", "alpha", "beta", "gamma", "distance"), strict=True):
+        plot_history(model, quantity, ax=ax)
+    drawn = [
+        ("Predictions", f"On the {where}.", _png(predictions)),
+        (
+            "Calibration",
+            f"On the {where}. Observed and expected agree when the error bars are honest.",
+            _png(honest),
+        ),
+        ("Training", "Faint: each network. Strong: their median.", _png(history)),
+    ]
+    if hasattr(model, "relevance_"):
+        relevance, axes = _canvas(1)
+        plot_relevance(model, ax=axes[0])
+        drawn.insert(
+            2,
+            (
+                "Relevance",
+                "How far the prediction moves, in standard deviations of the target, with one of the input.",
+                _png(relevance),
+            ),
+        )
+    return drawn
+
+
+def _canvas(count: int) -> tuple[Any, list[Any]]:
+    """A figure of `count` axes, three a row, without a window."""
+    with house_style():
+        from matplotlib.figure import Figure
+
+        if count == 1:
+            figure = Figure(figsize=(6, 4))
+            return figure, [figure.subplots()]
+        lines = -(-count // 3)
+        figure = Figure(figsize=(10, 3.2 * lines))
+        axes = list(figure.subplots(lines, 3).ravel())
+        for unused in axes[count:]:
+            unused.remove()
+        return figure, axes[:count]
+
+
+def _png(figure: Any) -> bytes:
+    with house_style():
+        content = io.BytesIO()
+        figure.savefig(content, format="png")
+        return content.getvalue()

@@ -1,0 +1,72 @@
+"""What a person sees in the terminal of a fitted model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+# More inputs than this push everything else off the screen.
+MOST_INPUTS = 10
+
+
+def print_findings(console: Console, found: dict[str, Any], scores: dict[str, Any] | None) -> None:
+    """What was learnt, then how well it predicts."""
+    grid = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in lines(found, scores):
+        grid.add_row(name, escape(value))
+    console.print(grid, highlight=False)
+
+
+def lines(found: dict[str, Any], scores: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """The same as pairs of a name and a sentence."""
+    noise, spread = found["noise_std"], found["target_std"]
+    listed = [
+        ("target", found["target"]),
+        ("data", f"{found['rows']:,} rows, {_columns(found)}"),
+        ("networks", _networks(found)),
+        ("training", f"{found['outcome']} after {found['steps']} steps"),
+        ("noise", f"standard deviation {noise:.4g}, where the target's is {spread:.4g}"),
+        ("parameters", f"{found['effective_parameters']:.1f} of {found['weights']:,} weights in effect"),
+        ("log evidence", f"{found['log_evidence']:.2f}"),
+    ]
+    if found["relevance"] is not None:
+        listed.append(("relevance", _relevance(found["relevance"])))
+    return listed if scores is None else listed + score_lines(scores)
+
+
+def score_lines(scores: dict[str, Any]) -> list[tuple[str, str]]:
+    """How well the model predicts some rows."""
+    shares = ", ".join(f"{float(level):.0%} → {share:.0%}" for level, share in scores["coverage"].items())
+    r2 = "" if scores["r2"] is None else f", R² {scores['r2']:.3f}"
+    return [
+        ("assessed on", f"{scores['rows']:,} {scores['where']}"),
+        ("error", f"RMSE {scores['rmse']:.4g}{r2}, log-likelihood {scores['log_likelihood']:.3f}"),
+        ("coverage", shares),
+    ]
+
+
+def _columns(found: dict[str, Any]) -> str:
+    numbers, texts = len(found["numeric_columns"]), len(found["text_columns"])
+    parts = [f"{numbers} numeric column{'' if numbers == 1 else 's'}"] if numbers else []
+    if texts:
+        encoded = len(found["features"]) - numbers
+        parts.append(f"{texts} text column{'' if texts == 1 else 's'} ({encoded} categories)")
+    return " and ".join(parts)
+
+
+def _networks(found: dict[str, Any]) -> str:
+    layers = " + ".join(str(width) for width in found["hidden"]) or "no"
+    members = found["members"]
+    units = f"{layers} {found['activation']} units"
+    return f"{members} network{'' if members == 1 else 's'}, {units}, {found['prior']} prior"
+
+
+def _relevance(relevance: dict[str, float]) -> str:
+    first = list(relevance.items())[:MOST_INPUTS]
+    more = f", and {len(relevance) - len(first)} more" if len(relevance) > len(first) else ""
+    return ", ".join(f"{name} {moved:.2g}" for name, moved in first) + more

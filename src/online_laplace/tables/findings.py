@@ -1,0 +1,81 @@
+"""What a fitted model has learnt and how well it does, as plain values: for the terminal, JSON and a page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from online_laplace.plots.calibration import LEVELS, coverages
+from online_laplace.tables.model import TableModel
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from online_laplace.tables.model import Rows
+
+
+def learnt(model: TableModel) -> dict[str, Any]:
+    """The settings and the fitted quantities of a model."""
+    regressor = model.regressor
+    networks = regressor._fit.networks
+    noise = float(regressor.noise_std_)
+    relevance = getattr(regressor, "relevance_", None)
+    return {
+        "target": model.columns.target,
+        "rows": networks.problem.n,
+        "features": model.columns.names,
+        "numeric_columns": list(model.columns.numeric),
+        "text_columns": list(model.columns.text),
+        "missing": model.columns.missing,
+        "hidden": list(networks.network.hidden),
+        "activation": networks.network.activation,
+        "procedure": regressor.procedure,
+        "prior": regressor.prior,
+        "members": regressor._fit.architecture.members,
+        "weights": networks.network.d_w,
+        "noise_std": noise,
+        "target_std": float(networks.target.std[0]),
+        "effective_parameters": regressor.gamma_,
+        "log_evidence": regressor.log_evidence_,
+        "steps": regressor.n_iter_,
+        "outcome": regressor.outcome_,
+        "relevance": None if relevance is None else _by_size(model.columns.names, relevance),
+    }
+
+
+def assessed(model: TableModel, rows: Rows, where: str) -> dict[str, Any]:
+    """How well the model predicts rows X, y; `where` says which rows these are."""
+    X, y = rows
+    predicted = model.regressor.predict_dist(X)
+    error = y - predicted.mean()
+    spread = float(np.var(y))
+    return {
+        "where": where,
+        "rows": len(y),
+        "rmse": float(np.sqrt(np.mean(error**2))),
+        "r2": 1 - float(np.mean(error**2)) / spread if spread > 0 else None,
+        "log_likelihood": float(predicted.logpdf(y).mean()),
+        "coverage": {
+            f"{level:g}": float(share)
+            for level, share in zip(LEVELS, coverages(predicted.cdf(y)), strict=True)
+        },
+    }
+
+
+def rows_to_assess(model: TableModel, frame: pd.DataFrame | None) -> tuple[Rows, str]:
+    """The user's rows if there are any, else those held out, else those of training; and words for them."""
+    if frame is not None:
+        return (model.columns.features(frame), model.columns.targets(frame)), "rows of the given file"
+    if model.held_out is not None:
+        return model.held_out, "held-out rows"
+    import pandas as pd
+
+    networks = model.regressor._fit.networks
+    X = networks.inputs.inverse(networks.problem.X.cpu().numpy())
+    y = networks.target.inverse(networks.problem.y.cpu().numpy())[:, 0]
+    return (pd.DataFrame(X, columns=model.columns.names), y), "training rows, which flatter the model"
+
+
+def _by_size(names: list[str], relevance: Any) -> dict[str, float]:
+    return {names[i]: float(relevance[i]) for i in np.argsort(relevance)[::-1]}

@@ -1,0 +1,41 @@
+"""Predictions as files, whole or not at all."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from online_laplace.errors import InputError, MissingExtraError
+from online_laplace.experiments.atomic import StoreError, write_bytes
+from online_laplace.tables.reading import PARQUET, SEPARATORS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def check_kind(path: Path) -> None:
+    """Refuse a name whose kind is not known, or a folder, before the work. Raises InputError."""
+    if path.is_dir():
+        raise InputError(f"--out {path} is a folder: name a file")
+    if path.suffix.lower() not in (*SEPARATORS, *PARQUET):
+        raise InputError(f"--out {path}: its kind is not known: name it .csv, .tsv or .parquet")
+
+
+def write_frame(frame: pd.DataFrame, path: Path) -> None:
+    """Write a frame in the kind that the name asks for. Raises InputError."""
+    suffix = path.suffix.lower()
+    content = io.BytesIO()
+    if suffix in PARQUET:
+        try:
+            frame.to_parquet(content, index=False)
+        except ImportError as error:
+            raise MissingExtraError("pyarrow", "tables") from error
+    else:
+        # Seventeen digits bring back the very same number.
+        frame.to_csv(content, index=False, sep=SEPARATORS[suffix], float_format="%.17g")
+    try:
+        write_bytes(path, content.getvalue())
+    except StoreError as error:
+        reason = getattr(error.__cause__, "strerror", None) or str(error)
+        raise InputError(f"{path} cannot be written: {reason}") from error
