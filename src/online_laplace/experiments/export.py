@@ -1,7 +1,7 @@
 """A finished experiment in two small files, to keep beside the code and draw from.
 
-`results.json` holds the header and every record; `arrays.safetensors` the histories in single precision, and
-the weights' snapshots of the first split alone.
+`results.json` holds the header and every record; `arrays.safetensors`, in single precision, what figures and
+report read of the histories, and the snapshots of the weights for the first split alone.
 """
 
 from __future__ import annotations
@@ -19,10 +19,17 @@ from online_laplace.experiments.atomic import (
     write_json,
 )
 from online_laplace.experiments.profile import Unit
+from online_laplace.experiments.report.trajectories import QUANTITIES
 from online_laplace.experiments.results import Results, units_of
 from online_laplace.experiments.store import Store
 
 _RECORDS, _ARRAYS = "results.json", "arrays.safetensors"
+_KEPT = {
+    "history.steps",
+    "history.certificate.distance",
+    "history.certificate.gap",
+    *(f"history.{name}" for name, _, _ in QUANTITIES),
+}
 
 
 def open_results(folder: Path) -> Results:
@@ -36,7 +43,11 @@ def write_export(results: Results, folder: Path) -> None:
     kept = {}
     for unit, arrays in results.arrays.items():
         for name, values in arrays.items():
-            if name.startswith(("history.", "update.")) or (unit.split == 0 and name != "weights"):
+            if (
+                name in _KEPT
+                or name.startswith("update.")
+                or (unit.split == 0 and name.startswith("snapshot."))
+            ):
                 array = torch.from_numpy(values)
                 kept[f"{_prefix(unit)}{name}"] = array.float() if array.is_floating_point() else array.int()
     write_arrays(folder / _ARRAYS, kept, {"run": results.header["run"]})
@@ -61,6 +72,11 @@ def read_export(folder: Path) -> Results:
             if name.startswith(prefix)
         }
     return Results(stored["header"], stored["records"], by_unit)
+
+
+def _is_kept(unit: Unit, name: str) -> bool:
+    # Claims are judged by the first update of every split; histograms show the weights of one.
+    return name in _KEPT or name.startswith("update.") or (unit.split == 0 and name.startswith("snapshot."))
 
 
 def _prefix(unit: Unit) -> str:
