@@ -26,12 +26,14 @@ from online_laplace.train.online import MEANS
 SPLITS = list(range(10))
 
 
-def arrive(name: str, procedure: str, steps: int, tolerance: float, spec: Specification) -> list[dict]:
+def arrive(
+    name: str, procedure: str, steps: int, tolerance: float, updates: int, spec: Specification
+) -> list[dict]:
     table = load_table(name)
     data = batch(table, spec, SPLITS)
     network = MLP(table.X.shape[1], spec.hidden, 1, spec.activation)
     w = initial_weights(network, [spec.weight_seed(split) for split in SPLITS], spec.like())
-    newton = GaussNewton(network, data.problem, MEANS[procedure])
+    newton = GaussNewton(network, data.problem, MEANS[procedure], updates=updates)
     watch = Watch(
         look=lambda state: observe(network, state.w, state.hyper, data.evaluation),
         every=25,
@@ -45,6 +47,7 @@ def arrive(name: str, procedure: str, steps: int, tolerance: float, spec: Specif
         {
             "table": name,
             "procedure": procedure,
+            "updates": updates,
             "split": split,
             "outcome": outcome.kind,
             "steps": outcome.step,
@@ -71,12 +74,13 @@ def main() -> None:
     parser.add_argument("--tolerance", type=float, default=1e-6)
     parser.add_argument("--tables", default="yacht,energy")
     parser.add_argument("--procedures", default="ol")
+    parser.add_argument("--updates", type=int, default=1, help="of the hyperparameters, after a step")
     options = parser.parse_args()
     rows = []
     for procedure in options.procedures.split(","):
         for table in options.tables.split(","):
             spec = Specification(device=options.device)
-            rows += arrive(table, procedure, options.steps, options.tolerance, spec)
+            rows += arrive(table, procedure, options.steps, options.tolerance, options.updates, spec)
             with open(options.out, "w") as file:
                 json.dump(rows, file, indent=1)
             for row in rows[-len(SPLITS) :]:

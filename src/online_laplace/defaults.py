@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 HIDDEN = (50,)
-ACTIVATION = "gelu"
+ACTIVATION = "tanh"
 PROCEDURE = "ol"
 OPTIMISER = "gauss-newton"
 PRIOR = "scalar"
