@@ -39,15 +39,17 @@ def render_page(title: str, lines: Sequence[tuple[str, str]], model: Any, X: Any
     )
 
 
-def _section(title: str, caption: str, png: bytes) -> str:
-    source = base64.b64encode(png).decode()
+def _section(title: str, caption: str, figure: Any) -> str:
+    source = base64.b64encode(_png(figure)).decode()
+    # An inch is as wide in every figure, so that all letters have one size.
+    width = round(96 * figure.get_figwidth())
     return (
-        f'<section><h2>{escape(title)}</h2><figure><img alt="{escape(title)}" '
+        f'<section><h2>{escape(title)}</h2><figure><img width="{width}" alt="{escape(title)}" '
         f'src="data:image/png;base64,{source}"><figcaption>{escape(caption)}</figcaption></figure></section>\n'
     )
 
 
-def _figures(model: Any, X: Any, y: Any, where: str) -> list[tuple[str, str, bytes]]:
+def _figures(model: Any, X: Any, y: Any, where: str) -> list[tuple[str, str, Any]]:
     predictions, axes = _canvas(1)
     plot_predictions(model, X, y, ax=axes[0])
     honest, axes = _canvas(3)
@@ -57,13 +59,13 @@ def _figures(model: Any, X: Any, y: Any, where: str) -> list[tuple[str, str, byt
     for ax, quantity in zip(axes, ("evidence", "alpha", "beta", "gamma", "distance"), strict=True):
         plot_history(model, quantity, ax=ax)
     drawn = [
-        ("Predictions", f"On the {where}.", _png(predictions)),
+        ("Predictions", f"On the {where}.", predictions),
         (
             "Calibration",
             f"On the {where}. Observed and expected agree when the error bars are honest.",
-            _png(honest),
+            honest,
         ),
-        ("Training", "Faint: each network. Strong: their median.", _png(history)),
+        ("Training", "Faint: each network. Strong: their median.", history),
     ]
     if hasattr(model, "relevance_"):
         relevance, axes = _canvas(1)
@@ -73,7 +75,7 @@ def _figures(model: Any, X: Any, y: Any, where: str) -> list[tuple[str, str, byt
             (
                 "Relevance",
                 "How far the prediction moves, in standard deviations of the target, with one of the input.",
-                _png(relevance),
+                relevance,
             ),
         )
     return drawn

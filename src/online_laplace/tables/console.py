@@ -30,7 +30,7 @@ def lines(found: dict[str, Any], scores: dict[str, Any] | None) -> list[tuple[st
         ("data", f"{found['rows']:,} rows, {_columns(found)}"),
         ("networks", _networks(found)),
         ("training", f"{found['outcome']} after {found['steps']} steps"),
-        ("noise", f"standard deviation {noise:.4g}, where the target's is {spread:.4g}"),
+        ("noise", f"standard deviation {_number(noise)}, where the target's is {_number(spread)}"),
         ("parameters", f"{found['effective_parameters']:.1f} of {found['weights']:,} weights in effect"),
         ("log evidence", f"{found['log_evidence']:.2f}"),
     ]
@@ -45,9 +45,14 @@ def score_lines(scores: dict[str, Any]) -> list[tuple[str, str]]:
     r2 = "" if scores["r2"] is None else f", R² {scores['r2']:.3f}"
     return [
         ("assessed on", f"{scores['rows']:,} {scores['where']}"),
-        ("error", f"RMSE {scores['rmse']:.4g}{r2}, log-likelihood {scores['log_likelihood']:.3f}"),
+        ("error", f"RMSE {_number(scores['rmse'])}{r2}, log-likelihood {scores['log_likelihood']:.3f}"),
         ("coverage", shares),
     ]
+
+
+def _number(value: float) -> str:
+    """Four digits, and no power of ten where a person would write none."""
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
 def _columns(found: dict[str, Any]) -> str:
@@ -69,4 +74,4 @@ def _networks(found: dict[str, Any]) -> str:
 def _relevance(relevance: dict[str, float]) -> str:
     first = list(relevance.items())[:MOST_INPUTS]
     more = f", and {len(relevance) - len(first)} more" if len(relevance) > len(first) else ""
-    return ", ".join(f"{name} {moved:.2g}" for name, moved in first) + more
+    return ", ".join(f"{name} {moved:.2f}" for name, moved in first) + more
