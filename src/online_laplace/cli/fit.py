@@ -49,7 +49,6 @@ def fit(
     from online_laplace.estimators.folder import check_folder
     from online_laplace.estimators.regressor import OnlineLaplaceRegressor
     from online_laplace.estimators.saving import DOCUMENT
-    from online_laplace.tables.columns import Columns
     from online_laplace.tables.console import print_findings
     from online_laplace.tables.findings import assessed, learnt, rows_to_assess
     from online_laplace.tables.model import TableModel
@@ -79,8 +78,9 @@ def fit(
         regressor.check_size(count, columns - 1 - len(names(drop)))
 
     frame = read_frame(data, sample=rows, seed=seed, check_size=check_size)
-    columns = Columns.learn(frame, target, missing=missing, drop=names(drop))
-    model = TableModel.fit(frame, columns, regressor, holdout=holdout, seed=seed)
+    model = TableModel.fit(
+        frame, target, regressor, missing=missing, drop=names(drop), holdout=holdout, seed=seed
+    )
     model.save(out)
 
     found = learnt(model)

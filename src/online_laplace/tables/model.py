@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,27 +34,29 @@ class TableModel:
     def fit(
         cls,
         frame: pd.DataFrame,
-        columns: Columns,
+        target: str,
         regressor: OnlineLaplaceRegressor,
         *,
+        missing: str = "refuse",
+        drop: Sequence[str] = (),
         holdout: float = 0.0,
         seed: int = 0,
     ) -> TableModel:
         """Fit `regressor` to a table, less a share `holdout` of its rows. Raises InputError."""
-        X, y = columns.features(frame), columns.targets(frame)
-        if len(X) < 2:
-            raise InputError(f"at least two rows of data are needed, got {len(X)}")
+        if len(frame) < 2:
+            raise InputError(f"at least two rows of data are needed, got {len(frame)}")
         if not 0 <= holdout < 1:
             raise InputError(f"--holdout is a share of the rows, from 0 to below 1, not {holdout:g}")
-        kept, out = _part(len(X), holdout, seed)
-        if np.ptp(y[kept]) == 0:
+        kept, out = (frame.iloc[rows].reset_index(drop=True) for rows in _part(len(frame), holdout, seed))
+        # Medians and categories too are learnt from the rows to fit alone: the others must stay unseen.
+        columns = Columns.learn(kept, target, missing=missing, drop=drop)
+        X, y = columns.features(kept), columns.targets(kept)
+        if np.ptp(y) == 0:
             raise InputError(
-                f"the target {columns.target!r} is constant ({y[kept][0]:g} in every row to fit): "
-                "there is nothing to learn"
+                f"the target {target!r} is constant ({y[0]:g} in every row to fit): there is nothing to learn"
             )
-        regressor.fit(X.iloc[kept], y[kept])
-        held_out = (X.iloc[out].reset_index(drop=True), y[out]) if len(out) else None
-        return cls(columns, regressor, held_out)
+        held_out = (columns.features(out), columns.targets(out)) if len(out) else None
+        return cls(columns, regressor.fit(X, y), held_out)
 
     def predict(self, frame: pd.DataFrame, coverage: float = 0.9) -> pd.DataFrame:
         """Mean, std, lower and upper of a new observation for every row. Raises InputError."""
