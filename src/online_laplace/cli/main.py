@@ -15,6 +15,7 @@ from online_laplace.cli.inspect import inspect
 from online_laplace.cli.predict import predict
 from online_laplace.cli.redraw import redraw
 from online_laplace.cli.reproduce import reproduce
+from online_laplace.cli.select import select
 from online_laplace.cli.train import train
 from online_laplace.errors import OnlineLaplaceError
 
@@ -25,6 +26,7 @@ app = typer.Typer(
     help="Neural networks that tune their own weight decay and noise level while they train.",
 )
 app.command()(train)
+app.command()(select)
 app.command()(fit)
 app.command()(predict)
 app.command()(inspect)

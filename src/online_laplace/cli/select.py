@@ -1,0 +1,105 @@
+"""`online-laplace select`: candidates side by side, ranked by their evidence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from online_laplace.cli.options import check_writable, names, widths
+
+if TYPE_CHECKING:
+    from online_laplace.selection import Selection
+
+
+def select(
+    table: Annotated[str, typer.Argument(help="An embedded table, or a CSV file (last column: target).")],
+    hidden: Annotated[
+        list[str] | None, typer.Option(help="Units per hidden layer; repeat for more candidates.")
+    ] = None,
+    activation: Annotated[str, typer.Option(help="tanh, relu, gelu, silu; comma-separated.")] = "tanh",
+    prior: Annotated[str, typer.Option(help="scalar, layerwise, ard; comma-separated.")] = "scalar",
+    splits: Annotated[int, typer.Option(help="Train/test splits per candidate.")] = 3,
+    steps: Annotated[int | None, typer.Option(help="Gauss-Newton steps per candidate.")] = None,
+    members: Annotated[int, typer.Option(help="Networks per candidate and split.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the initial weights.")] = 0,
+    device: Annotated[str, typer.Option(help="A torch device: cpu, cuda.")] = "cpu",
+    plot: Annotated[Path | None, typer.Option(help="Draw evidence against held-out score here.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the ranking to this file.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress lines.")] = False,
+) -> None:
+    """Train candidate models side by side and rank them by evidence, without held-out rows."""
+    # Imported here so that `--help` does not wait for torch.
+    from online_laplace import defaults
+    from online_laplace.data import load_table
+    from online_laplace.selection import combine, select_on_table
+
+    candidates = combine([widths(text) for text in hidden or ["10", "50"]], names(activation), names(prior))
+    for option, path in (("--plot", plot), ("--json", json_file)):
+        if path is not None:
+            check_writable(option, path)
+    console = Console()
+    with Console(stderr=True, quiet=quiet).status("") as live:
+        found = select_on_table(
+            load_table(table),
+            candidates,
+            splits=splits,
+            steps=defaults.STEPS if steps is None else steps,
+            members=members,
+            seed=seed,
+            device=device,
+            heard=lambda one: live.update(
+                f"training {one} ({candidates.index(one) + 1} of {len(candidates)})"
+            ),
+        )
+    print_ranking(found, console)
+    if plot is not None:
+        _draw(found, plot)
+        console.print(f"plot: {plot}", highlight=False)
+    if json_file is not None:
+        ranking = [one.to_dict() for one in found.ranked]
+        json_file.write_text(
+            json.dumps({"rank_correlation": found.rank_correlation, "ranked": ranking}, indent=1) + "\n"
+        )
+
+
+def print_ranking(found: Selection, console: Console) -> None:
+    """A line per candidate, the highest evidence first."""
+    from rich.table import Table
+
+    grid = Table(title="Candidates by evidence", box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    grid.add_column("", justify="right")
+    grid.add_column("candidate", no_wrap=True)
+    for column in ("evidence (nats)", "held-out log-lik.", "RMSE", "s/split"):
+        grid.add_column(column, justify="right", no_wrap=True)
+    for place, one in enumerate(found.ranked, start=1):
+        grid.add_row(
+            str(place),
+            str(one.candidate),
+            f"{one.evidence:.1f}",
+            f"{one.log_likelihood:.3f} ± {one.log_likelihood_error:.3f}",
+            "-" if one.rmse is None else f"{one.rmse:.3f}",
+            f"{one.records[0].seconds:.1f}",
+        )
+    console.print(grid)
+    if found.rank_correlation is not None:
+        console.print(
+            f"rank correlation of evidence and held-out log-likelihood: {found.rank_correlation:.2f}",
+            highlight=False,
+        )
+
+
+def _draw(found: Selection, path: Path) -> None:
+    from online_laplace.experiments.figures.style import house_style
+    from online_laplace.selection.plot import plot_selection
+
+    with house_style():
+        import matplotlib.pyplot as plt
+
+        figure, ax = plt.subplots(figsize=(7.5, 4.2))
+        plot_selection(found, ax)
+        figure.savefig(path)
+        plt.close(figure)
