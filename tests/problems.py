@@ -117,6 +117,16 @@ def wave(n: int = 40, *, replicas: tuple[int, ...] = (), noise: float = 0.1, see
     return Problem(X, clean + noise * normal(*replicas, n, 1, seed=seed + 1))
 
 
+def ridges(n: int = 50, *, outputs: int = 1, replicas: tuple[int, ...] = (), seed: int = 0) -> Problem:
+    """Two noisy ridges off the origin: two hidden units fit them, and every weight is well determined."""
+    X = normal(*replicas, n, 2, seed=seed) + 0.5
+    first = 2 * torch.tanh(1.5 * X[..., :1] - X[..., 1:] - 0.7) + 1
+    second = torch.tanh(X[..., :1] + 1.2 * X[..., 1:] + 0.5) - 1.5
+    clean = torch.cat([first + second, first - second], dim=-1)[..., :outputs]
+    scale = torch.tensor([0.1, 0.3], dtype=torch.float64)[:outputs]
+    return Problem(X, clean + scale * normal(*replicas, n, outputs, seed=seed + 1))
+
+
 def yacht(splits: int, dtype: str = "float64") -> Evaluation:
     """The first splits of the yacht table, scaled, one replica each."""
     return batch(load_table("yacht"), Specification(dtype=dtype), list(range(splits))).evaluation
