@@ -47,7 +47,7 @@ def houses(tmp_path):
     )
     frame["price"] = frame.area + 30 * (frame.city == "Oslo") + random.normal(0, 5, 120)
     frame.loc[[3, 7], "rooms"] = np.nan
-    frame.loc[5, "city"] = None
+    frame.loc[[5, 15, 25, 35, 45], "city"] = None
     frame.to_csv(tmp_path / "houses.csv", index=False)
     return frame
 
