@@ -1,0 +1,56 @@
+"""The numbers people read are those of the stored runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from statistics import mean
+
+import pytest
+
+from online_laplace.data import TABLES
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def stored(configuration: str) -> list[dict]:
+    if configuration == "paper":
+        paper = json.loads((ROOT / "results/paper/results.json").read_text())
+        return [record for record in paper["records"] if record["procedure"] == "ol"]
+    scores = json.loads((ROOT / "docs/data/default_scores.json").read_text())
+    return [row for row in scores if row["configuration"] == configuration]
+
+
+@pytest.mark.parametrize(
+    ("row", "configuration"),
+    [
+        ("online-laplace, default with 10 members", "default, 10 members"),
+        ("online-laplace, default (5 members)", "default, 5 members"),
+        ("the paper's OL, our stored run", "paper"),
+    ],
+)
+def test_the_readme_quotes_the_stored_runs(row, configuration):
+    line = next(line for line in README.splitlines() if line.startswith(f"| {row} |"))
+    cells = [cell.replace("**", "").replace("−", "-") for cell in line.split("|")[2:-1]]
+    records = stored(configuration)
+    for table, cell in zip(TABLES, cells, strict=True):
+        mine = [record for record in records if record["table"] == table]
+        assert len(mine) == 10
+        log_likelihood, rmse = (float(number) for number in re.findall(r"-?\d+\.\d+", cell))
+        assert log_likelihood == round(mean(record["test_log_likelihood"] for record in mine), 2)
+        assert rmse == round(mean(record["test_rmse"] for record in mine), 2)
+
+
+@pytest.mark.parametrize(
+    ("page", "table"),
+    [("default-configuration", "choices"), ("default-configuration", "scores"), ("gauss-newton", "arrivals")],
+)
+def test_the_tables_of_the_docs_are_those_that_their_script_prints(page, table):
+    command = [sys.executable, ROOT / "benchmarks/tables.py", table]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    assert printed.count("\n") > 3
+    assert printed in (ROOT / f"docs/{page}.md").read_text()
