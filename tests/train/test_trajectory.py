@@ -1,0 +1,213 @@
+"""What a run keeps of its trajectory: the highest evidence, looks along the way, the end."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from online_laplace.errors import UnknownNameError
+from online_laplace.hyper.mackay import at_weights
+from online_laplace.hyper.prior import initial_hyper
+from online_laplace.model.mlp import MLP
+from online_laplace.train.adam import Adam
+from online_laplace.train.gauss_newton import GaussNewton
+from online_laplace.train.loop import Watch
+from online_laplace.train.online import MEANS, Online
+from online_laplace.train.procedures import Schedule, train_online
+from online_laplace.train.trajectory import KEEP, TRAIL_LENGTH, Best, OnlineState
+from online_laplace.types import Components
+from problems import Case, make_case, normal, replica, wave
+from reference import dense
+
+NETWORK = MLP(2, (4,))
+PROBLEM = wave(25, replicas=(3,), noise=0.5)
+
+PROCEDURES = {
+    "adam": lambda mean, look_back: Online(NETWORK, PROBLEM, mean, Adam(lr=0.1), look_back=look_back),
+    "gauss-newton": lambda mean, look_back: GaussNewton(NETWORK, PROBLEM, mean, look_back=look_back),
+}
+
+
+def start(prior="scalar"):
+    w = torch.stack([NETWORK.init(seed) for seed in range(3)])
+    return w, initial_hyper(NETWORK, w, prior=prior)
+
+
+def walk(procedure, w, hyper, steps):
+    """The states before the first step and after each."""
+    states = [procedure.init(w, hyper)]
+    for _ in range(steps):
+        states.append(procedure.step(states[-1]))
+    assert states[-1].ending.running.all()
+    return states
+
+
+@pytest.mark.parametrize("prior", ["scalar", "layerwise"])
+@pytest.mark.parametrize("procedure", MEANS)
+@pytest.mark.parametrize("optimiser", PROCEDURES)
+def test_the_best_is_the_step_of_highest_laplace_evidence_and_no_other(optimiser, procedure, prior):
+    states = walk(PROCEDURES[optimiser](MEANS[procedure], 100), *start(prior), 40)
+    for end in (7, 40):  # it is the best so far at every moment
+        taken = list(enumerate(pairwise(states[: end + 1]), start=1))
+        best = states[end].best
+        for r in range(3):
+            seen = {}
+            for step, (before, after) in taken:
+                if torch.equal(before.w[r], after.w[r]):
+                    continue  # a refused step has nothing new to show
+                # L_f of the new weights, under the hyperparameters that the step was taken with
+                hyper = before.hyper.with_values(before.hyper.alpha[r], before.hyper.beta[r])
+                rows = Case(NETWORK, replica(PROBLEM, r), after.w[r], hyper)
+                seen[step] = dense(rows)[0].laplace_evidence()
+            highest = max(seen, key=seen.get)
+            assert best.step[r] == highest
+            assert best.evidence[r].item() == pytest.approx(seen[highest], rel=1e-8)
+            assert torch.equal(best.w[r], states[highest].w[r])
+            assert torch.equal(best.alpha[r], states[highest - 1].hyper.alpha[r])
+            assert torch.equal(best.beta[r], states[highest - 1].hyper.beta[r])
+
+
+def test_the_best_is_not_always_the_last():
+    steps = [walk(make(at_weights, 100), *start(), 40)[-1].best.step.tolist() for make in PROCEDURES.values()]
+    assert any(0 < step < 35 for found in steps for step in found)
+
+
+@given(
+    evidence=st.lists(st.floats(-10, 10) | st.sampled_from([math.nan, -math.inf]), min_size=16, max_size=16),
+    allowed=st.lists(st.booleans(), min_size=16, max_size=16),
+)
+def test_the_best_is_a_running_maximum_over_the_replicas_it_may_take(evidence, allowed):
+    case = make_case(MLP(1, ()), 3, replicas=(2,))
+    best = Best.none(case.w, case.hyper)
+    values, where = torch.tensor(evidence).double().reshape(8, 2), torch.tensor(allowed).reshape(8, 2)
+    for step in range(8):
+        # every look has weights and hyperparameters of its own
+        hyper = case.hyper.with_values(case.hyper.alpha + step, case.hyper.beta + step)
+        best = best.update(where[step], step + 1, case.w + step, hyper, values[step])
+    for r in range(2):
+        seen = [step for step in range(8) if where[step, r] and values[step, r] > -math.inf]
+        if not seen:
+            assert best.step[r] == 0 and best.evidence[r] == -math.inf
+            assert torch.equal(best.w[r], case.w[r]) and torch.equal(best.beta[r], case.hyper.beta[r])
+            continue
+        top = max(seen, key=lambda step, r=r: values[step, r].item())  # the first of equals
+        assert best.step[r] == top + 1 and best.evidence[r] == values[top, r]
+        assert torch.equal(best.w[r], case.w[r] + top)
+        assert torch.equal(best.alpha[r], case.hyper.alpha[r] + top)
+        assert torch.equal(best.beta[r], case.hyper.beta[r] + top)
+
+
+def of_states(states):
+    """The components that states at those moments make: (…, c, ·)."""
+    parts = [(state.w, state.hyper.alpha, state.hyper.beta) for state in states]
+    return [torch.stack(values, dim=-2) for values in zip(*parts, strict=True)]
+
+
+@pytest.mark.parametrize("optimiser", PROCEDURES)
+@pytest.mark.parametrize(("look_back", "steps"), [(1, 25), (2, 25), (3, 32)])
+def test_the_trail_holds_the_latest_looks_oldest_first(optimiser, look_back, steps):
+    states = walk(PROCEDURES[optimiser](at_weights, look_back), *start("layerwise"), steps)
+    last = steps - steps % look_back
+    looks = range(last - (TRAIL_LENGTH - 1) * look_back, last + 1, look_back)
+    for values, expected in zip(states[-1].trail, of_states([states[i] for i in looks]), strict=True):
+        assert torch.equal(values, expected)
+    # it is a path, not one place
+    assert len(states[-1].trail.w[0].unique(dim=0)) > 5
+
+
+@pytest.mark.parametrize("optimiser", PROCEDURES)
+def test_what_is_kept_is_the_end_the_best_or_the_trail(optimiser):
+    state = walk(PROCEDURES[optimiser](at_weights, 2), *start("layerwise"), 30)[-1]
+    last, best, average = (state.kept(what) for what in KEEP)
+    assert KEEP == ("last", "evidence", "average")
+    for values, expected in zip(last, (state.w, state.hyper.alpha, state.hyper.beta), strict=True):
+        assert torch.equal(values, expected.unsqueeze(-2))
+    for values, expected in zip(best, state.best[:3], strict=True):
+        assert torch.equal(values, expected.unsqueeze(-2))
+    assert all(map(torch.equal, average, state.trail))
+    assert [kept.w.shape for kept in (last, best, average)] == [
+        (3, count, NETWORK.d_w) for count in (1, 1, TRAIL_LENGTH)
+    ]
+
+
+@pytest.mark.parametrize("procedure", MEANS)
+@pytest.mark.parametrize("optimiser", PROCEDURES)
+@pytest.mark.parametrize("what", KEEP)
+def test_online_training_returns_what_it_was_asked_to_keep(what, optimiser, procedure):
+    w, hyper = start()
+    steps, adam = 40, Adam(lr=0.1)
+    trained = train_online(
+        NETWORK,
+        PROBLEM,
+        w,
+        hyper,
+        Schedule(steps, adam, Watch(every=7)),
+        procedure=procedure,
+        optimiser=optimiser,
+        what_to_keep=what,
+    )
+    # 40 steps: ten looks over the second half of them are two steps apart
+    states = walk(PROCEDURES[optimiser](MEANS[procedure], 2), w, hyper, steps)
+    best = states[-1].best
+    expected = {
+        "last": of_states([states[-1]]),
+        "evidence": [values.unsqueeze(-2) for values in best[:3]],
+        "average": of_states(states[22::2]),
+    }[what]
+    for values, theirs in zip(trained.components, expected, strict=True):
+        assert torch.equal(values, theirs)
+    # what a person looks at is the latest of them
+    assert torch.equal(trained.w, trained.components.w[:, -1])
+    assert torch.equal(trained.hyper.alpha, trained.components.alpha[:, -1])
+    assert torch.equal(trained.hyper.beta, trained.components.beta[:, -1])
+    assert trained.objective == {"ol": "laplace", "lm": "tangent"}[procedure]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"what_to_keep": "avrage"}, "unknown choice of what to keep 'avrage': did you mean 'average'"),
+        ({"optimiser": "gaus-newton"}, "unknown optimiser 'gaus-newton': did you mean 'gauss-newton'"),
+        ({"procedure": "om"}, "unknown online procedure 'om': did you mean '(ol|lm)'"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest(settings, message):
+    schedule = Schedule(1, Adam(), Watch())
+    with pytest.raises(UnknownNameError, match=message):
+        train_online(NETWORK, PROBLEM, *start(), schedule, **{"procedure": "ol", **settings})
+
+
+@given(pushes=st.integers(0, 7), count=st.integers(1, 4), replicas=st.sampled_from([(), (2,), (2, 3)]))
+def test_a_push_forgets_the_first_and_adds_a_last(pushes, count, replicas):
+    case = make_case(MLP(2, (2,)), 3, replicas=replicas, prior="layerwise")
+    components = Components.repeat(count, case.w, case.hyper)
+    kept = [(case.w, case.hyper)] * count
+    for i in range(pushes):
+        w = normal(*case.w.shape, seed=100 + i)
+        hyper = case.hyper.with_values(case.hyper.alpha + i, case.hyper.beta * (i + 2))
+        before = [values.clone() for values in components]
+        pushed = components.push(w, hyper)
+        assert all(map(torch.equal, components, before))  # the old value is another's
+        components, kept = pushed, [*kept[1:], (w, hyper)]
+    expected = (
+        torch.stack([w for w, _ in kept], dim=-2),
+        torch.stack([hyper.alpha for _, hyper in kept], dim=-2),
+        torch.stack([hyper.beta for _, hyper in kept], dim=-2),
+    )
+    assert all(map(torch.equal, components, expected))
+    (only,) = Components.only(case.w, case.hyper).w.unbind(-2)
+    assert torch.equal(only, case.w)
+
+
+def test_before_its_first_step_a_run_has_only_its_start_to_show():
+    w, hyper = start()
+    state = OnlineState.start(w, hyper)
+    assert state.step == 0 and (state.best.evidence == -math.inf).all() and (state.best.step == 0).all()
+    for what in KEEP:
+        kept = state.kept(what)
+        assert torch.equal(kept.w, w.unsqueeze(-2).expand_as(kept.w))
