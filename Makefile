@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test lint browser bench data clean
+.PHONY: run test lint browser docs bench data clean
 
 run: $(STAMP)
 	$(BIN)/online-laplace reproduce --profile quick
@@ -27,6 +27,10 @@ browser:
 		&& DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium chromium-driver >/dev/null; } \
 		|| echo 'There is no Chromium here and none could be installed: the browser test will be skipped.'
 
+# The documentation, as a site in site/ that needs no network: open site/index.html.
+docs: $(STAMP)
+	$(BIN)/mkdocs build --strict --quiet
+
 # One step against the floor of its arithmetic; writes bench.json.
 bench: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/step.py
@@ -37,7 +41,7 @@ data: $(STAMP)
 
 # The environment stays, since it is slow to make: rm -rf .venv removes it.
 clean:
-	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The constraints pin torch and everything else to the versions the project is tested with.
