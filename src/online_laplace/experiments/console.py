@@ -102,9 +102,15 @@ def print_summary(records: Sequence[Record], console: Console) -> None:
     outcomes = Counter(record.outcome for record in records)
     console.print("outcomes: " + ", ".join(f"{n} {kind}" for kind, n in outcomes.items()))
     for record in records:
+        where = f"{record.table} split {record.split} {record.procedure}"
         if record.outcome_detail:
-            where = f"{record.table} split {record.split} {record.procedure}"
             console.print(f"{where}: {record.outcome}, {record.outcome_detail}", highlight=False)
+        elif record.test_log_likelihood is None:
+            console.print(
+                f"{where}: its error bars are not numbers, because the noise precision ran away (β = "
+                f"{record.beta}); train for fewer steps, or --keep evidence",
+                highlight=False,
+            )
 
 
 def _print_certificates(groups: Mapping[tuple[str, str], Sequence[Record]], console: Console) -> None:
@@ -112,16 +118,18 @@ def _print_certificates(groups: Mapping[tuple[str, str], Sequence[Record]], cons
     for (table, label), rows in groups.items():
         if label.startswith("offline"):
             continue
-        worst = {
-            name: max((row.certificate[name] or math.inf for row in rows), default=math.inf)
-            for name in rows[0].certificate
-        }
+        worst = {name: _largest([row.certificate[name] for row in rows]) for name in rows[0].certificate}
         console.print(
             f"certificate of {table} {label}, the worst of {len(rows)}: "
             f"relative ‖w−v*‖ {worst['distance']:.1e}, relative gradient {worst['gradient']:.1e}, "
             f"|Δ log α, β| {worst['hyper_change']:.1e}, L_h − L_f {worst['gap']:.1e}",
             highlight=False,
         )
+
+
+def _largest(values: Sequence[float | None]) -> float:
+    """The largest; infinite where one is not a number."""
+    return max(math.inf if value is None else value for value in values)
 
 
 def _total(gamma: float | list[float | None] | None) -> float | None:
