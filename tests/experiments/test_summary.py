@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 
 import pytest
@@ -17,17 +18,16 @@ def record() -> Record:
     return run_procedure(load_table("yacht"), "ol", [0], spec).records[0]
 
 
-def printed(*records: Record) -> str:
-    console = Console(width=200, record=True, quiet=True)
-    print_summary(records, console)
-    return console.export_text()
+def printed(*records: Record, width: int = 200) -> str:
+    paper = io.StringIO()
+    print_summary(records, Console(width=width, file=paper))
+    return paper.getvalue()
 
 
 def test_the_summary_fits_a_terminal_of_80_columns(record):
-    console = Console(width=80, record=True, quiet=True)
     long = replace(record, table="concrete", procedure="offline", test_rmse=123.456, gamma=1234.5)
-    print_summary([record, replace(record, split=1), long, replace(long, split=1, test_rmse=99.0)], console)
-    assert "…" not in console.export_text()
+    text = printed(record, replace(record, split=1), long, replace(long, split=1, test_rmse=99.0), width=80)
+    assert "offline, L_f" in text and "…" not in text
 
 
 def test_a_gap_of_exactly_zero_is_printed_as_zero(record):
