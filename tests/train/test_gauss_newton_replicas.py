@@ -122,7 +122,8 @@ def test_a_curvature_without_a_factor_ends_its_replica_and_no_other():
 def test_a_replica_that_has_ended_rests_and_the_others_never_notice():
     newton = GaussNewton(NETWORK, PROBLEM, at_weights, look_back=2)
     w = weights(NETWORK, 3)
-    middle = walk(newton, w, initial_hyper(NETWORK, w), 5)[-1]
+    middle = walk(newton, w, initial_hyper(NETWORK, w), 3)[-1]
+    assert not torch.equal(newton.step(middle).w[1], middle.w[1])  # it had somewhere to go
     at_rest = middle.settle(torch.tensor([False, True, False]))
     going = middle
     for _ in range(15):
@@ -135,7 +136,7 @@ def test_a_replica_that_has_ended_rests_and_the_others_never_notice():
         assert torch.equal(rested[1], start[1])
         assert torch.equal(rested[HEALTHY], end[HEALTHY])
     assert not torch.equal(going.w[1], middle.w[1]) and going.damping[1] != middle.damping[1]
-    assert [(o.kind, o.step) for o in at_rest.outcomes()][1] == ("converged", 5)
+    assert [(o.kind, o.step) for o in at_rest.outcomes()][1] == ("converged", 3)
 
 
 @pytest.mark.parametrize("hidden", [5, 60])
@@ -179,3 +180,14 @@ def test_a_run_of_only_failed_replicas_stops():
     assert state.step == 10
     assert not math.isnan(state.damping.item())
     assert state.outcomes()[0].kind == NOT_POSITIVE_DEFINITE
+
+
+@pytest.mark.xfail(reason="a replica that refuses every step is looked at only when another one moves")
+@pytest.mark.parametrize("poison", ["target nan", "target inf", "target 1e200"])
+def test_a_replica_ends_alone_as_it_ends_among_others(poison):
+    problem, w = poisoned(poison)
+    newton = GaussNewton(NETWORK, problem, at_weights)
+    together = walk(newton, w, initial_hyper(NETWORK, w), 20)[-1].outcomes()[1]
+    newton = GaussNewton(NETWORK, replica(problem, 1), at_weights)
+    (alone,) = walk(newton, w[1], initial_hyper(NETWORK, w[1]), 20)[-1].outcomes()
+    assert alone == together

@@ -14,14 +14,17 @@ from online_laplace.errors import UnknownNameError
 from online_laplace.hyper.mackay import at_weights
 from online_laplace.hyper.prior import initial_hyper
 from online_laplace.model.mlp import MLP
+from online_laplace.posterior.predictive import Units
 from online_laplace.train.adam import Adam
 from online_laplace.train.gauss_newton import GaussNewton
+from online_laplace.train.history import Evaluation, observe
 from online_laplace.train.loop import Watch
 from online_laplace.train.online import MEANS, Online
+from online_laplace.train.outcome import CONVERGED
 from online_laplace.train.procedures import Schedule, train_online
 from online_laplace.train.trajectory import KEEP, TRAIL_LENGTH, Best, OnlineState
 from online_laplace.types import Components
-from problems import Case, make_case, normal, replica, wave
+from problems import Case, make_case, normal, replica, ridges, wave
 from reference import dense
 
 NETWORK = MLP(2, (4,))
@@ -180,6 +183,50 @@ def test_an_unknown_name_is_refused_with_the_nearest(settings, message):
     schedule = Schedule(1, Adam(), Watch())
     with pytest.raises(UnknownNameError, match=message):
         train_online(NETWORK, PROBLEM, *start(), schedule, **{"procedure": "ol", **settings})
+
+
+def average(w, steps, tolerance):
+    """The components that a Gauss-Newton run of up to `steps` steps averages, and how it ended."""
+    network, problem = MLP(2, (2,)), ridges()
+
+    def look(state):
+        return observe(network, state.w, state.hyper, Evaluation(problem, None, Units(0 * ONE, ONE)))
+
+    trained = train_online(
+        network,
+        problem,
+        w,
+        initial_hyper(network, w),
+        Schedule(steps, Adam(), Watch(look=look, every=5, tolerance=tolerance)),
+        procedure="ol",
+        optimiser="gauss-newton",
+        what_to_keep="average",
+    )
+    return trained.components, trained.outcomes
+
+
+ONE = torch.ones(1, 1, dtype=torch.float64)
+UNTRAINED = "a trail that was never filled holds the weights that training began with"
+
+
+@pytest.mark.xfail(reason=UNTRAINED)
+@pytest.mark.parametrize("steps", [60, 200])
+def test_a_run_that_converges_early_averages_what_one_that_goes_on_does(steps):
+    w = MLP(2, (2,)).init(3)
+    early, (outcome,) = average(w, steps, 1e-6)
+    assert outcome.kind == CONVERGED and outcome.step < 40
+    late, _ = average(w, steps, 0.0)
+    # every look of the second half is at the fixed point
+    for stopped, went_on in zip(early, late, strict=True):
+        torch.testing.assert_close(stopped, went_on, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.xfail(reason=UNTRAINED)
+@pytest.mark.parametrize("steps", [1, 5, 9])
+def test_a_short_run_averages_no_untrained_weights(steps):
+    w = MLP(2, (2,)).init(3)
+    components, _ = average(w, steps, 0.0)
+    assert (components.w != w).any(-1).all()
 
 
 @given(pushes=st.integers(0, 7), count=st.integers(1, 4), replicas=st.sampled_from([(), (2,), (2, 3)]))
