@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from online_laplace.experiments.archive import pack_store, unpack_store
-from online_laplace.experiments.atomic import StoreError, write_bytes, write_json
+from online_laplace.experiments.atomic import StoreError, read_arrays, write_arrays, write_bytes, write_json
 from online_laplace.experiments.profile import Profile, Unit
 from online_laplace.experiments.provenance import _bare
 from online_laplace.experiments.run_profile import run_profile
@@ -156,3 +156,12 @@ def test_the_digest_of_a_source_sees_code_but_not_words() -> None:
     same = '"""Other words."""\n\ndef f(x):\n    # because\n    return x + 1\n'
     assert _bare(code) == _bare(same)
     assert _bare(code) != _bare(code.replace("x + 1", "x + 2"))
+
+
+def test_arrays_of_one_replica_are_kept_whatever_their_strides(tmp_path: Path) -> None:
+    """With one replica a column of a larger array counts as contiguous and still has that array's stride."""
+    column = torch.arange(33.0, dtype=torch.float64).reshape(1, 33)[:, 0]
+    assert column.is_contiguous() and column.stride() == (33,)
+    write_arrays(tmp_path / "one", {"column": column}, {"replicas": 1})
+    arrays, about = read_arrays(tmp_path / "one")
+    assert torch.equal(arrays["column"], column) and about == {"replicas": 1}

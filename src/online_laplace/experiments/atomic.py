@@ -10,7 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -103,5 +102,5 @@ def _arrays_digest(arrays: Mapping[str, Tensor], words: str) -> str:
     for name in sorted(arrays):
         array = arrays[name]
         digest.update(f"{name} {array.dtype} {tuple(array.shape)}".encode())
-        digest.update(array.reshape(-1).view(torch.uint8).numpy().tobytes())
+        digest.update(array.numpy().tobytes())  # in the order of its elements, whatever the strides
     return digest.hexdigest()
