@@ -199,3 +199,12 @@ def test_a_certificate_is_below_a_tolerance_when_all_four_numbers_are(numbers, t
     certificate = Certificate(*torch.tensor(numbers, dtype=torch.float64).reshape(4, 2))
     for r, verdict in enumerate(certificate.below(tolerance).tolist()):
         assert verdict == all(abs(number) < tolerance for number in numbers[r::2])
+
+
+@pytest.mark.parametrize("name", Certificate._fields)
+@pytest.mark.parametrize("value", [1e-3, -1e-3, math.nan])
+def test_any_one_of_the_four_numbers_can_withhold_the_certificate(name, value):
+    certificate = Certificate(*torch.zeros(4, 2, dtype=torch.float64))
+    assert certificate.below(TOLERANCE).all()
+    withheld = certificate._replace(**{name: torch.tensor([0.0, value], dtype=torch.float64)})
+    assert withheld.below(TOLERANCE).tolist() == [True, False]
