@@ -29,7 +29,7 @@ browser:
 
 # The documentation, as a site in site/ that needs no network: open site/index.html.
 docs: $(STAMP)
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # One step against the floor of its arithmetic; writes bench.json.
 bench: $(STAMP)

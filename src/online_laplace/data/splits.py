@@ -26,8 +26,9 @@ def paper_splits(n: int, count: int, seed: int = 1, test_fraction: float = 0.1) 
     cut = round((1 − test_fraction) n), train = p[:cut], test = p[cut:]. The first splits are the
     same whatever `count` is.
 
-    >>> [split.test.tolist() for split in paper_splits(10, 2)]
-    [[5], [7]]
+    Examples:
+        >>> [split.test.tolist() for split in paper_splits(10, 2)]
+        [[5], [7]]
 
     Raises:
         InputError: count < 1, a seed numpy does not take, or a side of the split left without rows.

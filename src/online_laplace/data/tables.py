@@ -32,9 +32,10 @@ def load_table(name_or_path: str | os.PathLike[str]) -> Table:
     A string is a path when it has a folder or a suffix in it, or names an existing file; the names
     in TABLES come first. The file needs a header; blank lines are skipped.
 
-    >>> table = load_table("yacht")
-    >>> table.X.shape, table.y.shape, table.target
-    ((308, 6), (308,), 'resistance')
+    Examples:
+        >>> table = load_table("yacht")
+        >>> table.X.shape, table.y.shape, table.target
+        ((308, 6), (308,), 'resistance')
 
     Raises:
         UnknownNameError: no embedded table has this name.

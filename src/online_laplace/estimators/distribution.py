@@ -21,15 +21,16 @@ class PredictiveDistribution:
     two-dimensional y. Rows, and targets, are taken one at a time; `sample_y` of the regressor draws whole
     functions, in which they go together.
 
-    >>> import numpy as np
-    >>> from online_laplace import OnlineLaplaceRegressor
-    >>> X = np.linspace(-1, 1, 20)[:, None]
-    >>> model = OnlineLaplaceRegressor(hidden=(4,), members=2, max_steps=20, random_state=0)
-    >>> predicted = model.fit(X, 10 + 5 * X[:, 0]).predict_dist(X[:3])
-    >>> predicted.mean().shape
-    (3,)
-    >>> np.allclose(predicted.cdf(predicted.quantile(0.9)), 0.9)
-    True
+    Examples:
+        >>> import numpy as np
+        >>> from online_laplace import OnlineLaplaceRegressor
+        >>> X = np.linspace(-1, 1, 20)[:, None]
+        >>> model = OnlineLaplaceRegressor(hidden=(4,), members=2, max_steps=20, random_state=0)
+        >>> predicted = model.fit(X, 10 + 5 * X[:, 0]).predict_dist(X[:3])
+        >>> predicted.mean().shape
+        (3,)
+        >>> np.allclose(predicted.cdf(predicted.quantile(0.9)), 0.9)
+        True
     """
 
     def __init__(self, mixture: Mixture, one_target: bool) -> None:

@@ -82,15 +82,16 @@ def load(path: str | os.PathLike[str], device: str | None = None) -> OnlineLapla
     `device` is where it shall live, by default where it was fitted. With `warm_start=True` it can be trained
     further: `load(path).set_params(warm_start=True).fit(X, y)`.
 
-    >>> import tempfile, numpy as np
-    >>> from online_laplace import OnlineLaplaceRegressor, load
-    >>> X = np.linspace(-1, 1, 20)[:, None]
-    >>> model = OnlineLaplaceRegressor(hidden=4, members=2, max_steps=10, random_state=0).fit(X, X[:, 0])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     model.save(f"{folder}/model")
-    ...     again = load(f"{folder}/model")
-    >>> bool((again.predict(X) == model.predict(X)).all())
-    True
+    Examples:
+        >>> import tempfile, numpy as np
+        >>> from online_laplace import OnlineLaplaceRegressor, load
+        >>> X = np.linspace(-1, 1, 20)[:, None]
+        >>> model = OnlineLaplaceRegressor(hidden=4, members=2, max_steps=10, random_state=0).fit(X, X[:, 0])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(f"{folder}/model")
+        ...     again = load(f"{folder}/model")
+        >>> bool((again.predict(X) == model.predict(X)).all())
+        True
 
     Raises:
         InputError: there is no model, it is damaged, of another kind, or of a newer version.

@@ -37,14 +37,15 @@ def plot_calibration(
             histogram of P(Y ≤ y), flat when calibrated; or "coverage", bars at 50, 80, 90 and 95%.
         ax: Where to draw; a new Axes by default.
 
-    >>> import numpy as np
-    >>> from matplotlib.figure import Figure
-    >>> from online_laplace import OnlineLaplaceRegressor
-    >>> from online_laplace.plots import plot_calibration
-    >>> X = np.linspace(-1, 1, 20)[:, None]
-    >>> model = OnlineLaplaceRegressor(hidden=4, members=2, max_steps=10, random_state=0).fit(X, X[:, 0])
-    >>> plot_calibration(model, X, X[:, 0], kind="pit", ax=Figure().subplots()).get_xlabel()
-    'P(Y ≤ y)'
+    Examples:
+        >>> import numpy as np
+        >>> from matplotlib.figure import Figure
+        >>> from online_laplace import OnlineLaplaceRegressor
+        >>> from online_laplace.plots import plot_calibration
+        >>> X = np.linspace(-1, 1, 20)[:, None]
+        >>> model = OnlineLaplaceRegressor(hidden=4, members=2, max_steps=10, random_state=0).fit(X, X[:, 0])
+        >>> plot_calibration(model, X, X[:, 0], kind="pit", ax=Figure().subplots()).get_xlabel()
+        'P(Y ≤ y)'
     """
     known_name("kind of calibration plot", kind, KINDS)
     pit = model.predict_dist(X).cdf(y).ravel()

@@ -37,14 +37,15 @@ def plot_history(model: Any, quantity: str = "evidence", *, ax: Axes | None = No
             of several γ the sum.
         ax: Where to draw; a new Axes by default.
 
-    >>> import numpy as np
-    >>> from matplotlib.figure import Figure
-    >>> from online_laplace import OnlineLaplaceRegressor
-    >>> from online_laplace.plots import plot_history
-    >>> X = np.linspace(-1, 1, 20)[:, None]
-    >>> model = OnlineLaplaceRegressor(hidden=4, members=2, max_steps=10, random_state=0).fit(X, X[:, 0])
-    >>> plot_history(model, "gamma", ax=Figure().subplots()).get_xlabel()
-    'step'
+    Examples:
+        >>> import numpy as np
+        >>> from matplotlib.figure import Figure
+        >>> from online_laplace import OnlineLaplaceRegressor
+        >>> from online_laplace.plots import plot_history
+        >>> X = np.linspace(-1, 1, 20)[:, None]
+        >>> model = OnlineLaplaceRegressor(hidden=4, members=2, max_steps=10, random_state=0).fit(X, X[:, 0])
+        >>> plot_history(model, "gamma", ax=Figure().subplots()).get_xlabel()
+        'step'
     """
     check_is_fitted(model)
     label, logarithmic, traces = QUANTITIES[known_name("quantity", quantity, QUANTITIES)]

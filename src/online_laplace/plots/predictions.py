@@ -35,14 +35,15 @@ def plot_predictions(
         coverage: What share of probability the bands and bars hold.
         ax: Where to draw; a new Axes by default.
 
-    >>> import numpy as np
-    >>> from matplotlib.figure import Figure
-    >>> from online_laplace import OnlineLaplaceRegressor
-    >>> from online_laplace.plots import plot_predictions
-    >>> X = np.linspace(-1, 1, 20)[:, None]
-    >>> model = OnlineLaplaceRegressor(hidden=4, members=2, max_steps=10, random_state=0).fit(X, X[:, 0])
-    >>> plot_predictions(model, X, X[:, 0], ax=Figure().subplots()).get_title()
-    'function and new observations, 90% bands'
+    Examples:
+        >>> import numpy as np
+        >>> from matplotlib.figure import Figure
+        >>> from online_laplace import OnlineLaplaceRegressor
+        >>> from online_laplace.plots import plot_predictions
+        >>> X = np.linspace(-1, 1, 20)[:, None]
+        >>> model = OnlineLaplaceRegressor(hidden=4, members=2, max_steps=10, random_state=0).fit(X, X[:, 0])
+        >>> plot_predictions(model, X, X[:, 0], ax=Figure().subplots()).get_title()
+        'function and new observations, 90% bands'
     """
     truth = np.asarray(y, dtype=np.float64)
     if truth.ndim != 1:

@@ -26,15 +26,16 @@ def plot_relevance(model: Any, *, most: int = 20, ax: Axes | None = None) -> Axe
     Raises:
         InputError: the model has another prior, under which inputs have no relevance of their own.
 
-    >>> import numpy as np
-    >>> from matplotlib.figure import Figure
-    >>> from online_laplace import OnlineLaplaceRegressor
-    >>> from online_laplace.plots import plot_relevance
-    >>> X = np.random.default_rng(0).normal(size=(30, 2))
-    >>> settings = {"hidden": 4, "members": 2, "max_steps": 10, "random_state": 0}
-    >>> model = OnlineLaplaceRegressor(prior="ard", **settings).fit(X, X[:, 0])
-    >>> len(plot_relevance(model, ax=Figure().subplots()).patches)
-    2
+    Examples:
+        >>> import numpy as np
+        >>> from matplotlib.figure import Figure
+        >>> from online_laplace import OnlineLaplaceRegressor
+        >>> from online_laplace.plots import plot_relevance
+        >>> X = np.random.default_rng(0).normal(size=(30, 2))
+        >>> settings = {"hidden": 4, "members": 2, "max_steps": 10, "random_state": 0}
+        >>> model = OnlineLaplaceRegressor(prior="ard", **settings).fit(X, X[:, 0])
+        >>> len(plot_relevance(model, ax=Figure().subplots()).patches)
+        2
     """
     check_is_fitted(model)
     if not hasattr(model, "relevance_"):

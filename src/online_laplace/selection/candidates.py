@@ -39,8 +39,9 @@ def combine(
 ) -> list[Candidate]:
     """Every combination, each once.
 
-    >>> [str(candidate) for candidate in combine([(10,), (50, 50)], prior=["scalar", "ard"])]
-    ['10 tanh scalar', '10 tanh ard', '50-50 tanh scalar', '50-50 tanh ard']
+    Examples:
+        >>> [str(candidate) for candidate in combine([(10,), (50, 50)], prior=["scalar", "ard"])]
+        ['10 tanh scalar', '10 tanh ard', '50-50 tanh scalar', '50-50 tanh ard']
     """
     found = [Candidate(*parts) for parts in product(hidden, activation, prior)]
     if not found:

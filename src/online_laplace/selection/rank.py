@@ -139,11 +139,12 @@ def select(
 
     `settings` go to `select_on_table`: splits, steps, members, seed, device.
 
-    >>> import numpy as np
-    >>> x = np.linspace(-2, 2, 60)[:, None]
-    >>> found = select(x, np.sin(2 * x[:, 0]), hidden=[(), (8,)], splits=1, steps=15)
-    >>> found.best.hidden
-    (8,)
+    Examples:
+        >>> import numpy as np
+        >>> x = np.linspace(-2, 2, 60)[:, None]
+        >>> found = select(x, np.sin(2 * x[:, 0]), hidden=[(), (8,)], splits=1, steps=15)
+        >>> found.best.hidden
+        (8,)
     """
     X, targets = check_arrays(X, y)
     if targets.shape[1] != 1:
