@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+
 from page_blocks import MARKER, ROOT, SHELL, agrees, blocks, run_python, run_shell
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
