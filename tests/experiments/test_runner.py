@@ -7,11 +7,13 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 from online_laplace.data import Table, load_table
 from online_laplace.errors import InputError, UnknownNameError
 from online_laplace.experiments.runner import run_procedure
 from online_laplace.experiments.specification import Specification
+from online_laplace.posterior.metrics import score
 
 YACHT = load_table("yacht")
 SMALL = Specification(hidden=(5,), steps=20, looks=4, retrain_rounds=2)
@@ -153,3 +155,14 @@ def test_a_target_that_is_constant_on_the_training_rows_is_refused():
     table = Table("flat", np.arange(10.0)[:, None], y, ("x",), "height")
     with pytest.raises(InputError, match="the target 'height' is constant on the training rows"):
         run_procedure(table, "ol", [0], SMALL)
+
+
+def test_error_bars_that_are_not_numbers_end_a_run_as_diverged(monkeypatch):
+    def runaway(predictive, y):
+        scores = score(predictive, y)
+        return scores._replace(log_likelihood=torch.full_like(scores.log_likelihood, math.nan))
+
+    monkeypatch.setattr("online_laplace.experiments.runner.score", runaway)
+    (record,) = run_procedure(YACHT, "ol", [0], SMALL).records
+    assert record.outcome == "diverged" and "error bars" in record.outcome_detail
+    assert record.test_log_likelihood is None

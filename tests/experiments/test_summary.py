@@ -40,11 +40,6 @@ def test_the_worst_split_speaks_for_its_certificate(record):
     assert "L_h − L_f 7.0e+05" in printed(record, large)
 
 
-def test_error_bars_that_are_not_numbers_are_never_passed_over(record):
-    assert "not numbers" not in printed(record)
-    assert "noise precision ran away" in printed(replace(record, test_log_likelihood=None))
-
-
 def test_an_outcome_with_a_reason_is_told_with_it(record):
     told = printed(replace(record, outcome="diverged", outcome_detail="beta left at step 3"))
     assert "yacht split 0 ol: diverged, beta left at step 3" in told

@@ -125,9 +125,7 @@ def test_an_outcome_names_what_diverged_and_when(name):
     outcomes = state.outcomes()
     assert [outcome.kind for outcome in outcomes] == [STEP_LIMIT, DIVERGED, STEP_LIMIT]
     assert [outcome.step for outcome in outcomes] == [11, 7, 11]
-    assert outcomes[1].detail == (
-        "the weights left the positive or finite numbers at step 7; lower the learning rate"
-    )
+    assert outcomes[1].detail == (f"the weights left the positive or finite numbers at step 7; {ADVICE}")
     assert str(outcomes[1]).startswith("diverged: the weights")
     # its last usable numbers are kept
     assert torch.equal(state.w[1], before.w[1])
@@ -152,7 +150,7 @@ def test_a_prior_precision_that_grows_without_bound_is_named():
 
 @pytest.mark.parametrize(
     ("dtype", "name", "advice"),
-    [(torch.float32, "float32", "use float64"), (torch.float64, "float64", "lower the learning rate")],
+    [(torch.float32, "float32", "use float64"), (torch.float64, "float64", ADVICE)],
 )
 def test_a_curvature_without_a_factor_says_its_dtype_and_what_to_do(dtype, name, advice):
     network = MLP(2, (6,))

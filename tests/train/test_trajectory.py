@@ -206,10 +206,8 @@ def average(w, steps, tolerance):
 
 
 ONE = torch.ones(1, 1, dtype=torch.float64)
-UNTRAINED = "a trail that was never filled holds the weights that training began with"
 
 
-@pytest.mark.xfail(reason=UNTRAINED)
 @pytest.mark.parametrize("steps", [60, 200])
 def test_a_run_that_converges_early_averages_what_one_that_goes_on_does(steps):
     w = MLP(2, (2,)).init(3)
@@ -221,7 +219,6 @@ def test_a_run_that_converges_early_averages_what_one_that_goes_on_does(steps):
         torch.testing.assert_close(stopped, went_on, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.xfail(reason=UNTRAINED)
 @pytest.mark.parametrize("steps", [1, 5, 9])
 def test_a_short_run_averages_no_untrained_weights(steps):
     w = MLP(2, (2,)).init(3)

@@ -105,12 +105,6 @@ def print_summary(records: Sequence[Record], console: Console) -> None:
         where = f"{record.table} split {record.split} {record.procedure}"
         if record.outcome_detail:
             console.print(f"{where}: {record.outcome}, {record.outcome_detail}", highlight=False)
-        elif record.test_log_likelihood is None:
-            console.print(
-                f"{where}: its error bars are not numbers, because the noise precision ran away (β = "
-                f"{record.beta}); train for fewer steps, or --keep evidence",
-                highlight=False,
-            )
 
 
 def _print_certificates(groups: Mapping[tuple[str, str], Sequence[Record]], console: Console) -> None:

@@ -23,7 +23,7 @@ from online_laplace.posterior.predictive import Units
 from online_laplace.train.checkpoint import Keeper
 from online_laplace.train.history import Info, observe
 from online_laplace.train.loop import Watch
-from online_laplace.train.outcome import SEVERITY
+from online_laplace.train.outcome import ADVICE, CONVERGED, DIVERGED, SEVERITY, STEP_LIMIT, Outcome
 from online_laplace.train.procedures import (
     PROCEDURES,
     Schedule,
@@ -216,6 +216,11 @@ def _record(
     outcomes = result.outcomes[replicas]
     # An ensemble ended as its worst member did.
     outcome = max(outcomes, key=lambda one: SEVERITY.index(one.kind))
+    usable = outcome.kind in (CONVERGED, STEP_LIMIT)
+    if usable and not math.isfinite(test.log_likelihood[position].item()):
+        # The weights are sound but β has run away: what is left of the variance is rounding.
+        detail = f"the error bars are not positive numbers (β = {averages(info.beta)}); {ADVICE}"
+        outcome = Outcome(DIVERGED, outcome.step, detail)
     return Record(
         table=label.table,
         split=label.split,

@@ -81,6 +81,7 @@ class GaussNewton:
         proposal = self._propose(state)
         step = state.step + 1
         ending = state.ending.curvature_failed(proposal.failed, step)
+        ending = ending.check(step, proposal.straight, state.hyper.alpha, state.hyper.beta)
         running = ending.running
         accepted = running & (proposal.gain > 0)
         state = replace(_adapt(state, running, proposal.gain), step=step, ending=ending)
@@ -106,7 +107,7 @@ class GaussNewton:
         # A fall that the loss cannot resolve in its dtype is neither good nor bad: take the step.
         rounding = ROUNDING * torch.finfo(w.dtype).eps * quadratic_loss(hyper, before, state.w)
         unresolved = (predicted < rounding) & (fall.abs() <= rounding)
-        return Proposal(w, torch.where(unresolved, 1.0, fall / predicted), H.failed)
+        return Proposal(w, straight, torch.where(unresolved, 1.0, fall / predicted), H.failed)
 
     def _bend(self, tangent: TangentModel, hyper: Hyper, H: Precision, straight: Tensor) -> Tensor:
         """Geodesic acceleration (Transtrum and Sethna, 2012): −½ (H + λI)⁻¹ Jᵀ B f'' along the step.
@@ -131,7 +132,8 @@ class GaussNewton:
         for _ in range(self.updates - 1):
             again = ggn.at(hyper)
             hyper = mackay_update(hyper, statistics(hyper, again, self.mean(tangent, hyper, again)))
-        ending = state.ending.check(state.step, w, hyper.alpha, hyper.beta, H.failed)
+        hyper = keep_hyper(accepted, hyper, state.hyper)
+        ending = state.ending.check(state.step, w, hyper.alpha, hyper.beta, H.failed & accepted)
         moved = accepted & ending.running
         evidence = laplace_evidence(tangent, state.hyper, H)
         return replace(
@@ -146,9 +148,13 @@ class GaussNewton:
 
 
 class Proposal(NamedTuple):
-    """New weights, the fall of the loss as a share of the predicted one (…), where H had no factor (…)."""
+    """New weights, the step to them before its bend, and how the loss takes it.
+
+    `gain` (…) is the fall of the loss as a share of the predicted one; `failed` (…) where H had no factor.
+    """
 
     w: Tensor
+    straight: Tensor
     gain: Tensor
     failed: Tensor
 

@@ -13,6 +13,8 @@ STEP_LIMIT = "step limit"
 DIVERGED = "diverged"
 NOT_POSITIVE_DEFINITE = "not positive definite"
 
+ADVICE = "keep the weights of best evidence, stop earlier or, with Adam, lower the learning rate"
+
 # From the best end to the worst.
 SEVERITY = (CONVERGED, STEP_LIMIT, NOT_POSITIVE_DEFINITE, DIVERGED)
 
@@ -100,7 +102,7 @@ def _outcome(code: int, step: int, dtype: torch.dtype) -> Outcome:
     if code == _CONVERGED_CODE:
         return Outcome(CONVERGED, step)
     if code == _CURVATURE_CODE:
-        advice = "use float64" if dtype == torch.float32 else "lower the learning rate"
+        advice = "use float64" if dtype == torch.float32 else ADVICE
         return Outcome(
             NOT_POSITIVE_DEFINITE,
             step,
@@ -109,5 +111,5 @@ def _outcome(code: int, step: int, dtype: torch.dtype) -> Outcome:
     return Outcome(
         DIVERGED,
         step,
-        f"{_QUANTITIES[code]} left the positive or finite numbers at step {step}; lower the learning rate",
+        f"{_QUANTITIES[code]} left the positive or finite numbers at step {step}; {ADVICE}",
     )

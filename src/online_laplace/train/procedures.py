@@ -72,10 +72,20 @@ def train_online(
     if known_name("optimiser", optimiser, OPTIMISERS) == "adam":
         online = Online(network, problem, mean, schedule.adam, form, look_back)
         end, history = run(online, online.init(w, hyper), schedule.steps, schedule.watch)
-        return _kept(end, history, procedure, what_to_keep)
+        return _kept(_look_on(end, schedule.steps, look_back), history, procedure, what_to_keep)
     newton = GaussNewton(network, problem, mean, form, look_back)
     arrived, history = run(newton, newton.init(w, hyper), schedule.steps, schedule.watch)
-    return _kept(arrived, history, procedure, what_to_keep)
+    return _kept(_look_on(arrived, schedule.steps, look_back), history, procedure, what_to_keep)
+
+
+def _look_on(state: OnlineState, steps: int, look_back: int) -> OnlineState:
+    """The state with the looks that a run that ended early would have taken, standing still to the end."""
+    trail = state.trail
+    for _ in range(min(TRAIL_LENGTH, steps // look_back - state.step // look_back)):
+        trail = trail.push(state.w, state.hyper)
+    if steps < TRAIL_LENGTH:  # the first looks are those of weights that were never trained
+        trail = Components(*(values[..., -steps:, :] for values in trail))
+    return replace(state, trail=trail)
 
 
 def _kept(state: OnlineState, history: History, procedure: str, what_to_keep: str) -> Trained:
