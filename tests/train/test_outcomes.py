@@ -19,6 +19,7 @@ from online_laplace.train.history import Evaluation, observe
 from online_laplace.train.loop import Watch, run
 from online_laplace.train.online import Online
 from online_laplace.train.outcome import (
+    ADVICE,
     CONVERGED,
     DIVERGED,
     NOT_POSITIVE_DEFINITE,
