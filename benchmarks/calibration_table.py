@@ -1,4 +1,7 @@
-"""Write the table of docs/calibration.md from docs/data/calibration.json: python benchmarks/calibration_table.py."""
+"""Write the table of docs/calibration.md from docs/data/calibration.json.
+
+python benchmarks/calibration_table.py
+"""
 
 from __future__ import annotations
 

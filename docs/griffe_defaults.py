@@ -15,6 +15,6 @@ class Defaults(griffe.Extension):
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
         """Look at every default of a function."""
         for parameter in func.parameters:
-            module, _, name = str(parameter.default).rpartition(".")
-            if module == "defaults":
+            *module, name = str(parameter.default).rsplit(".", 1)
+            if module == ["defaults"]:
                 parameter.default = repr(getattr(defaults, name))

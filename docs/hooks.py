@@ -19,18 +19,31 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 def commands() -> str:
     """Every command with its arguments and options, as Markdown."""
     group: Any = get_command(app)
-    return "\n\n".join(_section(name, command) for name, command in group.commands.items())
+    return "\n\n".join(
+        _section(name, command) for name, command in group.commands.items()
+    )
 
 
 def _section(name: str, command: Any) -> str:
     arguments = [one for one in command.params if one.param_type_name == "argument"]
-    options = [one for one in command.params if one.param_type_name == "option" and one.name != "help"]
+    options = [
+        one
+        for one in command.params
+        if one.param_type_name == "option" and one.name != "help"
+    ]
     words = " ".join(_argument(one) for one in arguments)
-    lines = [f"## {name}", command.help or "", f"`online-laplace {name} {words} [options]`"]
+    lines = [
+        f"## {name}",
+        command.help or "",
+        f"`online-laplace {name} {words} [options]`",
+    ]
     rows = [(f"`{_argument(one)}`", "", one.help or "") for one in arguments]
     rows += [(_flags(one), _default(one), one.help or "") for one in options]
     table = ["| | default | |", "| --- | --- | --- |"]
-    table += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+    table += [
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
+        for row in rows
+    ]
     return "\n\n".join([*lines, "\n".join(table)])
 
 

@@ -57,7 +57,7 @@ def blocks(path: Path) -> list[Block]:
     return found
 
 
-# What follows these commands here, so that hours become seconds; of an option given twice the last one counts.
+# What follows these commands here, so that hours become seconds. Of an option given twice the last counts.
 SHORT = {
     "train": "--splits 1 --steps 6 --hidden 4 --members 2 --quiet",
     "select": "--splits 1 --steps 6 --quiet",
