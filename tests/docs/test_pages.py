@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +85,12 @@ def test_no_code_of_the_page_escapes(page: Path) -> None:
     assert not [block for block in blocks(page) if block.language == "indented"]
     marked = [block for block in blocks(page) if block.not_run]
     assert len(marked) == len(MARKER.findall(page.read_text()))
+
+
+def test_the_table_of_coverages_is_that_of_the_stored_run() -> None:
+    names = runpy.run_path(str(ROOT / "benchmarks" / "calibration_table.py"))
+    page = names["PAGE"].read_text()
+    assert names["filled"](page, json.loads(names["DATA"].read_text())) == page
 
 
 def test_an_output_agrees_when_its_words_do_and_its_numbers_nearly() -> None:
