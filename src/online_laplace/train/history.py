@@ -31,7 +31,7 @@ class Evaluation:
 class Certificate(NamedTuple):
     """Four numbers that vanish together at a fixed point of OL and LM, and nowhere else. Each is (…).
 
-    ‖w − v*‖ / ‖v*‖; ‖∇ℓ_f‖ relative to its two terms; the largest |Δ log α| or |Δ log β| that one more
+    `‖w − v*‖ / ‖v*‖`; ‖∇ℓ_f‖ relative to its two terms; the largest |Δ log α| or |Δ log β| that one more
     MacKay update would make; and L_h − L_f, in nats.
     """
 
