@@ -75,6 +75,34 @@ def test_a_warm_start_counts_on_and_takes_new_rows(rows):
     assert list(np.diff(model.history_["steps"]) > 0) == [True] * (len(model.history_["steps"]) - 1)
 
 
+@pytest.mark.parametrize("optimiser", ["gauss-newton", "adam"])
+def test_a_warm_start_on_other_rows_predicts_with_nothing_of_the_old_ones(rows, optimiser):
+    X, y = rows
+    steps = {"max_steps": 60 if optimiser == "gauss-newton" else 1500}
+    model = OnlineLaplaceRegressor(**(QUICK | steps), optimiser=optimiser, warm_start=True).fit(X, y)
+    turned = 2 * y.mean() - y
+    model.fit(X, turned)
+    assert model.score(X, turned) > 0.9 and model.noise_std_ < 6
+    assert (model._fit.state["state.best.step"] > steps["max_steps"]).all()
+
+
+def test_a_warm_start_on_the_same_rows_keeps_what_was_reached(rows):
+    model = OnlineLaplaceRegressor(**(QUICK | {"max_steps": 60}), warm_start=True).fit(*rows)
+    evidence, score = model.log_evidence_, model.score(*rows)
+    model.set_params(max_steps=5).fit(*rows)
+    # Online training climbs no single objective, so the evidence may waver a little.
+    assert model.log_evidence_ > evidence - 1 and model.score(*rows) > score - 1e-3
+
+
+def test_a_member_that_failed_is_trained_on_from_its_best_weights(rows):
+    model = OnlineLaplaceRegressor(**QUICK, warm_start=True).fit(*rows)
+    state = model._fit.state
+    state["state.ending.code"][1] = 2
+    state["state.w"][1] = np.nan
+    model.fit(*rows)
+    assert model.outcome_ == "step limit" and model._fit.state["state.w"].isfinite().all()
+
+
 def test_a_member_that_had_converged_is_trained_on(rows):
     settings = {"hidden": (), "members": 1, "max_steps": 200, "tol": 1e-3, "random_state": 0}
     model = OnlineLaplaceRegressor(**settings, warm_start=True).fit(*rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import torch
@@ -16,12 +16,13 @@ from online_laplace.data.scaling import Scaler
 from online_laplace.errors import InputError
 from online_laplace.estimators.failures import usable_components
 from online_laplace.estimators.fitted import FittedNetworks
+from online_laplace.estimators.warm_start import awake, counted_on, joined, packed
 from online_laplace.hyper.prior import initial_hyper
 from online_laplace.model.mlp import MLP
 from online_laplace.model.network import initial_weights
 from online_laplace.posterior.predictive import Units
 from online_laplace.train.adam import Adam
-from online_laplace.train.checkpoint import history_arrays, pack
+from online_laplace.train.checkpoint import history_arrays
 from online_laplace.train.history import Evaluation, History, Info, observe
 from online_laplace.train.loop import State, Watch
 from online_laplace.train.outcome import SEVERITY, Outcome
@@ -97,7 +98,7 @@ def begin(X: Floats, y: Floats, plan: Plan, seeds: list[int]) -> Fit:
 def go_on(X: Floats, y: Floats, plan: Plan, before: Fit) -> Fit:
     """Train the members of `before` further, on these rows.
 
-    The scaling stays, so that the weights keep their meaning.
+    The scaling stays, so that the weights keep their meaning; what predicts is of the new steps alone.
 
     Raises:
         InputError: the columns, the targets or the architecture are not those of `before`.
@@ -120,15 +121,7 @@ def go_on(X: Floats, y: Floats, plan: Plan, before: Fit) -> Fit:
     hyper = initial_hyper(
         fitted.network, w, prior=plan.architecture.prior, beta_per_output=fitted.network.d_out > 1
     )
-    return _train(
-        fitted.network, problem, w, hyper, plan, (fitted.inputs, fitted.target), _awake(before.state)
-    )
-
-
-def _awake(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The state with every member running again: on other rows, or to another tolerance, none has arrived."""
-    sleeping = ("state.ending.code", "state.ending.step")
-    return {name: torch.zeros_like(v) if name in sleeping else v for name, v in state.items()}
+    return _train(fitted.network, problem, w, hyper, plan, (fitted.inputs, fitted.target), before)
 
 
 def _problem(X: Floats, y: Floats, inputs: Scaler, target: Scaler, device: str) -> Problem:
@@ -157,15 +150,14 @@ def _train(
     hyper: Hyper,
     plan: Plan,
     scalers: tuple[Scaler, Scaler],
-    earlier: Mapping[str, Tensor] | None,
+    before: Fit | None,
 ) -> Fit:
     members = len(w)
     shared = Problem(problem.X.expand(members, -1, -1), problem.y.expand(members, -1, -1))
     # One pair of units a target, (1, 1, k): every member sees the same rows.
     units = Units(*(torch.from_numpy(v).to(w).reshape(1, 1, -1) for v in (scalers[1].mean, scalers[1].std)))
     where = Evaluation(shared, None, units)
-    memory = _Memory(earlier)
-    done = int(earlier["state.step"]) if earlier is not None else 0
+    memory = _Memory(None if before is None else awake(before.state))
     watch = Watch(
         look=lambda state: observe(network, state.w, state.hyper, where),
         every=math.ceil(plan.max_steps / LOOKS),
@@ -178,7 +170,7 @@ def _train(
         shared,
         w,
         hyper,
-        Schedule(done + plan.max_steps, Adam(), watch),
+        Schedule(plan.max_steps, Adam(), watch),
         procedure=plan.procedure,
         optimiser=plan.architecture.optimiser,
         what_to_keep=defaults.KEEP,
@@ -186,6 +178,11 @@ def _train(
     assert memory.last is not None
     end, _ = memory.last
     assert isinstance(end, OnlineState)
+    seen = history_arrays(trained.history)
+    if before is not None:
+        done = int(before.state["state.step"])
+        end, seen = counted_on(end, done), joined(before.state, seen, done)
+    trained = replace(trained, outcomes=end.outcomes())
     components, usable = usable_components(network, shared, trained, end)
     latest = Components(*(values[:, -1].clone() for values in components))
     info = observe(network, latest.w, hyper.with_values(latest.alpha, latest.beta), where)
@@ -194,8 +191,8 @@ def _train(
         plan.architecture,
         FittedNetworks(network, hyper.prior, chosen, problem, *scalers),
         _summary(trained, info, usable, problem.n, scalers[1]),
-        {name: values.cpu().numpy() for name, values in history_arrays(trained.history).items()},
-        {name: values.cpu() for name, values in pack(*memory.last).items()},
+        {name: values.cpu().numpy() for name, values in seen.items()},
+        packed(end, seen),
     )
 
 
