@@ -9,9 +9,9 @@ import pytest
 
 from online_laplace import defaults
 from online_laplace.cli import main
-from online_laplace.errors import UnknownNameError
+from online_laplace.errors import InputError, UnknownNameError
 from online_laplace.experiments.specification import Specification
-from online_laplace.experiments.training import CHOICES, DEFAULTS, training
+from online_laplace.experiments.training import CHOICES, DEFAULTS, training, trainings
 from online_laplace.train.procedures import PROCEDURES
 
 
@@ -141,3 +141,10 @@ def test_every_option_of_an_ensemble_reaches_the_training(command, tmp_path):
     assert len({variant["test_log_likelihood"] for variant in variants}) == len(variants)
     # any certificate is below a tolerance as large as this: the first look ends the run
     assert record(*newton, "--tolerance", "1e9")["outcome"] == "converged"
+
+
+@pytest.mark.parametrize("setting", [{"optimiser": "gauss-newton"}, {"keep": "evidence"}])
+def test_a_setting_that_no_procedure_uses_is_refused_and_one_that_some_use_is_not(setting):
+    with pytest.raises(InputError, match="no use for"):
+        trainings(["offline", "retrain"], setting)
+    assert [way.label for way in trainings(["offline", "ol"], setting)] == ["offline", "ol"]

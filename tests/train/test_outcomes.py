@@ -126,7 +126,7 @@ def test_an_outcome_names_what_diverged_and_when(name):
     outcomes = state.outcomes()
     assert [outcome.kind for outcome in outcomes] == [STEP_LIMIT, DIVERGED, STEP_LIMIT]
     assert [outcome.step for outcome in outcomes] == [11, 7, 11]
-    assert outcomes[1].detail == (f"the weights left the positive or finite numbers at step 7; {ADVICE}")
+    assert outcomes[1].detail == (f"the weights left the numbers that float64 resolves at step 7; {ADVICE}")
     assert str(outcomes[1]).startswith("diverged: the weights")
     # its last usable numbers are kept
     assert torch.equal(state.w[1], before.w[1])
@@ -135,7 +135,7 @@ def test_an_outcome_names_what_diverged_and_when(name):
 
 def test_a_noise_precision_that_falls_to_zero_is_named():
     outcome = trained(PROCEDURES["ol"](with_target(1e200)), W).outcomes()[1]
-    assert outcome.kind == DIVERGED and outcome.detail.startswith("beta left the positive or finite")
+    assert outcome.kind == DIVERGED and outcome.detail.startswith("beta left the numbers that float")
 
 
 def test_a_prior_precision_that_grows_without_bound_is_named():
@@ -146,7 +146,7 @@ def test_a_prior_precision_that_grows_without_bound_is_named():
     online = Online(network, problem, at_weights)
     state = online.step(online.init(w, initial_hyper(network, w)))
     (outcome,) = state.outcomes()
-    assert outcome.kind == DIVERGED and outcome.detail.startswith("alpha left the positive or finite")
+    assert outcome.kind == DIVERGED and outcome.detail.startswith("alpha left the numbers that float")
 
 
 @pytest.mark.parametrize(
@@ -281,3 +281,13 @@ def test_a_problem_of_wrong_shapes_is_refused(case):
     X, y, message = BAD_PROBLEMS[case]
     with pytest.raises(InputError, match=message):
         Problem(X, y)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_precision_that_its_dtype_cannot_resolve_ends_the_run(dtype):
+    w = torch.zeros(5, 2, dtype=dtype)
+    epsilon = torch.finfo(dtype).eps
+    values = torch.tensor([1.0, epsilon / 2, epsilon * 2, epsilon**-1.5 * 2, epsilon**-1.5 / 2], dtype=dtype)
+    ending = Ending.none(w).check(3, w, values[:, None], torch.ones(5, 1, dtype=dtype))
+    assert ending.failed.tolist() == [False, True, False, True, False]
+    assert "alpha left" in ending.outcomes(3, dtype)[1].detail

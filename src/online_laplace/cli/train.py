@@ -54,7 +54,7 @@ def train(
     """Train networks on tables, split by split, and report how well they predict."""
     # Imported here so that `--help` does not wait for torch.
     from online_laplace.experiments.console import print_summary, train_with_progress
-    from online_laplace.experiments.training import training
+    from online_laplace.experiments.training import trainings
 
     chosen = {
         "hidden": None if hidden is None else widths(hidden),
@@ -73,7 +73,7 @@ def train(
         "device": device,
     }
     given = {name: value for name, value in chosen.items() if value is not None}
-    ways = [training(choice, given) for choice in names(procedure)]
+    ways = trainings(names(procedure), given)
     if json_file is not None:
         check_writable("--json", json_file)
     records = train_with_progress(tables, ways, splits, quiet=quiet)

@@ -70,6 +70,8 @@ class Specification:
             value = getattr(self, name)
             if not 0 < value < float("inf"):
                 raise InputError(f"{name} must be a positive, finite number, not {value}")
+        if not self.tolerance >= 0:
+            raise InputError(f"tolerance must be zero or positive, not {self.tolerance}")
         for name in ("offline_steps", "retrain_rounds", "looks", "members"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")

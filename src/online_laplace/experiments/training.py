@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from online_laplace import defaults
-from online_laplace.errors import known_name
+from online_laplace.errors import InputError, known_name
 from online_laplace.experiments.specification import Specification
+from online_laplace.train.online import MEANS
 from online_laplace.train.procedures import PROCEDURES
 
 CHOICES = (*PROCEDURES, "default")
@@ -25,6 +26,10 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
+# Settings that mean nothing where the hyperparameters do not move with the weights.
+ONLINE_ONLY = ("optimiser", "keep")
+
+
 @dataclass(frozen=True)
 class Training:
     """A procedure under a protocol, and the name its results go by."""
@@ -32,6 +37,15 @@ class Training:
     label: str
     procedure: str
     specification: Specification
+
+
+def trainings(choices: Sequence[str], given: Mapping[str, Any]) -> list[Training]:
+    """What each of `choices` means. A setting that none of them has a use for is refused."""
+    ways = [training(choice, given) for choice in choices]
+    for name in ONLINE_ONLY:
+        if name in given and not any(way.procedure in MEANS for way in ways):
+            raise InputError(f"{', '.join(choices)} has no use for {name}: it is for ol, lm and default")
+    return ways
 
 
 def training(choice: str, given: Mapping[str, Any]) -> Training:

@@ -13,7 +13,10 @@ STEP_LIMIT = "step limit"
 DIVERGED = "diverged"
 NOT_POSITIVE_DEFINITE = "not positive definite"
 
-ADVICE = "keep the weights of best evidence, stop earlier or, with Adam, lower the learning rate"
+ADVICE = (
+    "keep the weights of best evidence, use a single prior precision, stop earlier or, with Adam, lower the "
+    "learning rate"
+)
 
 # From the best end to the worst.
 SEVERITY = (CONVERGED, STEP_LIMIT, NOT_POSITIVE_DEFINITE, DIVERGED)
@@ -85,8 +88,7 @@ class Ending(NamedTuple):
         if failed is not None:
             ending = ending.curvature_failed(failed, step)
         for code, precision in ((4, alpha), (5, beta)):
-            usable = (precision > 0) & precision.isfinite()
-            ending = ending.mark(code, ~usable.all(-1), step)
+            ending = ending.mark(code, ~resolvable(precision).all(-1), step)
         return ending
 
     def outcomes(self, last_step: int | Tensor, dtype: torch.dtype) -> list[Outcome]:
@@ -94,6 +96,16 @@ class Ending(NamedTuple):
         steps = torch.where(self.running, last_step, self.step)
         pairs = zip(self.code.reshape(-1).tolist(), steps.reshape(-1).tolist(), strict=True)
         return [_outcome(code, step, dtype) for code, step in pairs]
+
+
+def resolvable(precision: Tensor) -> Tensor:
+    """Whether a precision is one that its dtype can still tell apart from zero and from infinity.
+
+    Inputs and target are of order one. A precision below ε leaves weights of order 1/√ε, and one above ε^−3/2
+    is far beyond that at which a group counts as pruned: nothing computed from either means anything.
+    """
+    epsilon = torch.finfo(precision.dtype).eps
+    return (precision > epsilon) & (precision < epsilon**-1.5)
 
 
 def _outcome(code: int, step: int, dtype: torch.dtype) -> Outcome:
@@ -106,10 +118,11 @@ def _outcome(code: int, step: int, dtype: torch.dtype) -> Outcome:
         return Outcome(
             NOT_POSITIVE_DEFINITE,
             step,
-            f"H could not be factorised in {str(dtype).removeprefix('torch.')} at step {step}; {advice}",
+            f"H could not be factorised in {_name(dtype)} at step {step}; {advice}",
         )
-    return Outcome(
-        DIVERGED,
-        step,
-        f"{_QUANTITIES[code]} left the positive or finite numbers at step {step}; {ADVICE}",
-    )
+    what = f"{_QUANTITIES[code]} left the numbers that {_name(dtype)} resolves"
+    return Outcome(DIVERGED, step, f"{what} at step {step}; {ADVICE}")
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
