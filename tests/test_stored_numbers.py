@@ -54,3 +54,27 @@ def test_the_tables_of_the_docs_are_those_that_their_script_prints(page, table):
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
     assert printed.count("\n") > 3
     assert printed in (ROOT / f"docs/{page}.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("row", "data", "splits"),
+    [
+        ("deep ensembles, 5 networks", "deep_ensemble.json", range(10)),
+        ("laplace-torch, 1000 epochs", "laplace_torch.json", range(2)),
+        ("our OL with Adam, the paper's steps", "paper", range(2)),
+        ("default, 1 member", "default, 1 member", range(2)),
+        ("default, 5 members", "default, 5 members", range(2)),
+    ],
+)
+def test_the_comparison_quotes_the_stored_runs(row, data, splits):
+    page = (ROOT / "docs/comparison.md").read_text()
+    line = next(line for line in page.splitlines() if line.startswith(f"| {row} |"))
+    if data.endswith(".json"):
+        records = json.loads((ROOT / "docs/data" / data).read_text())
+    else:
+        records = stored(data)
+    for table, cell in zip(TABLES, line.split("|")[2:-1], strict=True):
+        mine = [record for record in records if record["table"] == table and record["split"] in splits]
+        assert len(mine) == len(splits)
+        means = [mean(record[key] for record in mine) for key in ("test_log_likelihood", "test_rmse")]
+        assert cell.strip() == f"{means[0]:.2f}; {means[1]:.2f}"
