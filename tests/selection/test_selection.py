@@ -96,3 +96,10 @@ def test_the_command_prints_writes_and_draws(tmp_path):
     written = json.loads(ranking.read_text())
     assert len(written["ranked"]) == 4
     assert written["ranked"][0]["evidence"] >= written["ranked"][-1]["evidence"]
+
+
+def test_a_picture_of_no_known_kind_is_refused_before_the_training(tmp_path, monkeypatch):
+    monkeypatch.setattr("online_laplace.selection.select_on_table", None)
+    result = CliRunner().invoke(app, ["select", "yacht", "--plot", str(tmp_path / "a.xyz")])
+    assert isinstance(result.exception, InputError) and "name it .png, .pdf, .svg" in str(result.exception)
+    assert not list(tmp_path.iterdir())

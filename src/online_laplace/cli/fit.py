@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,7 @@ import typer
 from rich.console import Console
 
 from online_laplace import defaults
-from online_laplace.cli.options import check_writable, names, widths
+from online_laplace.cli.options import check_writable, names, widths, write_json
 from online_laplace.errors import InputError
 
 
@@ -88,4 +87,4 @@ def fit(
     print_findings(Console(), found, scores)
     Console().print(f"kept in {out}", highlight=False, markup=False, soft_wrap=True)
     if json_file is not None:
-        json_file.write_text(json.dumps({**found, "assessment": scores}, indent=1) + "\n")
+        write_json("--json", json_file, {**found, "assessment": scores})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -24,8 +23,7 @@ def inspect(
 ) -> None:
     """Print noise, effective parameters, evidence, relevance and calibration; write a page of pictures."""
     # Imported here so that `--help` does not wait for torch.
-    from online_laplace.cli.options import check_writable
-    from online_laplace.experiments.atomic import write_bytes
+    from online_laplace.cli.options import check_writable, write_json, write_whole
     from online_laplace.plots.page import render_page
     from online_laplace.tables.console import lines, print_findings
     from online_laplace.tables.findings import assessed, learnt, rows_to_assess
@@ -42,7 +40,7 @@ def inspect(
     print_findings(Console(), found, scores)
     title = f"A model of {model.columns.target}"
     html = render_page(title, lines(found, scores), model.regressor, *rows, where)
-    write_bytes(target, html.encode())
+    write_whole("--page", target, html.encode())
     Console().print(f"page in {target}", highlight=False, markup=False, soft_wrap=True)
     if json_file is not None:
-        json_file.write_text(json.dumps({**found, "assessment": scores}, indent=1) + "\n")
+        write_json("--json", json_file, {**found, "assessment": scores})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 from online_laplace.errors import InputError
 
@@ -32,3 +34,24 @@ def check_writable(option: str, path: Path) -> None:
         raise InputError(f"{option} {path} cannot be written: {error.strerror}") from error
     if not there:
         path.unlink()
+
+
+def write_whole(option: str, path: Path, content: bytes) -> None:
+    """Write the file of an option; what was there before stays where the disk refuses. Raises InputError."""
+    # Imported here so that `--help` does not wait for torch.
+    from online_laplace.experiments.atomic import StoreError, write_bytes
+
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(content)  # a pipe or a device cannot be replaced by a file
+        else:
+            write_bytes(path.resolve(), content)  # a link stays a link
+    except (OSError, StoreError) as error:
+        cause = error.__cause__ if isinstance(error, StoreError) else error
+        reason = getattr(cause, "strerror", None) or str(error)
+        raise InputError(f"{option} {path} cannot be written: {reason}") from error
+
+
+def write_json(option: str, path: Path, value: Any) -> None:
+    """Write a value as JSON, whole or not at all. Raises InputError."""
+    write_whole(option, path, (json.dumps(value, indent=1) + "\n").encode())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +20,7 @@ def predict(
 ) -> None:
     """Predict every row: mean, std, lower, upper. The columns are matched by name."""
     # Imported here so that `--help` does not wait for torch.
-    from online_laplace.cli.options import check_writable
+    from online_laplace.cli.options import check_writable, write_json
     from online_laplace.errors import InputError
     from online_laplace.tables.console import score_lines
     from online_laplace.tables.findings import assessed, rows_to_assess
@@ -56,4 +55,4 @@ def predict(
             console.print(f"{name}: {words}", highlight=False, markup=False)
     if json_file is not None:
         summary = {"rows": len(predictions), "coverage": coverage, "unseen": unseen, "assessment": scores}
-        json_file.write_text(json.dumps(summary, indent=1) + "\n")
+        write_json("--json", json_file, summary)

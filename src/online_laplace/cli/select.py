@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from online_laplace.cli.options import check_writable, names, widths
+from online_laplace.cli.options import check_writable, names, widths, write_json, write_whole
+from online_laplace.errors import InputError
 
 if TYPE_CHECKING:
     from online_laplace.selection import Selection
+
+PICTURES = (".png", ".pdf", ".svg")
 
 
 def select(
@@ -38,6 +41,8 @@ def select(
     from online_laplace.selection import combine, select_on_table
 
     candidates = combine([widths(text) for text in hidden or ["10", "50"]], names(activation), names(prior))
+    if plot is not None and plot.suffix.lower() not in PICTURES:
+        raise InputError(f"--plot {plot}: its kind is not known: name it {', '.join(PICTURES)}")
     for option, path in (("--plot", plot), ("--json", json_file)):
         if path is not None:
             check_writable(option, path)
@@ -61,9 +66,7 @@ def select(
         console.print(f"plot: {plot}", highlight=False)
     if json_file is not None:
         ranking = [one.to_dict() for one in found.ranked]
-        json_file.write_text(
-            json.dumps({"rank_correlation": found.rank_correlation, "ranked": ranking}, indent=1) + "\n"
-        )
+        write_json("--json", json_file, {"rank_correlation": found.rank_correlation, "ranked": ranking})
 
 
 def print_ranking(found: Selection, console: Console) -> None:
@@ -101,5 +104,7 @@ def _draw(found: Selection, path: Path) -> None:
 
         figure, ax = plt.subplots(figsize=(7.5, 4.2))
         plot_selection(found, ax)
-        figure.savefig(path)
+        picture = io.BytesIO()
+        figure.savefig(picture, format=path.suffix.lower()[1:])
         plt.close(figure)
+    write_whole("--plot", path, picture.getvalue())

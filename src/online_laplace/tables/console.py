@@ -45,7 +45,7 @@ def score_lines(scores: dict[str, Any]) -> list[tuple[str, str]]:
     r2 = "" if scores["r2"] is None else f", R² {scores['r2']:.3f}"
     return [
         ("assessed on", f"{scores['rows']:,} {scores['where']}"),
-        ("error", f"RMSE {_number(scores['rmse'])}{r2}, log-likelihood {scores['log_likelihood']:.3f}"),
+        ("accuracy", f"RMSE {_number(scores['rmse'])}{r2}, log-likelihood {scores['log_likelihood']:.3f}"),
         ("coverage", shares),
     ]
 

@@ -1,0 +1,37 @@
+"""What the commands write, and what a disk that refuses leaves behind."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+
+import pytest
+
+from online_laplace.cli.options import write_json
+from online_laplace.errors import InputError
+
+
+def test_a_full_disk_leaves_the_old_file_and_one_line(tmp_path, monkeypatch):
+    path = tmp_path / "found.json"
+    write_json("--json", path, {"rows": 3})
+
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(InputError, match=r"^--json \S+ cannot be written: No space left on device$"):
+        write_json("--json", path, {"rows": 4})
+    assert json.loads(path.read_text()) == {"rows": 3} and os.listdir(tmp_path) == ["found.json"]
+
+
+def test_a_link_stays_a_link_and_a_device_a_device(tmp_path):
+    (tmp_path / "link.json").symlink_to(tmp_path / "there.json")
+    write_json("--json", tmp_path / "link.json", [1])
+    assert (tmp_path / "link.json").is_symlink() and json.loads((tmp_path / "there.json").read_text()) == [1]
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_json("--json", pipe, [2])
+    assert json.loads(os.read(reader, 100)) == [2]
+    os.close(reader)
