@@ -10,8 +10,13 @@ from pathlib import Path
 from statistics import mean
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
-from online_laplace.data import TABLES
+from online_laplace.data import TABLES, load_table
+from online_laplace.experiments.runner import run_procedure
+from online_laplace.experiments.specification import Specification
+from online_laplace.train.checkpoint import history_arrays
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -78,3 +83,18 @@ def test_the_comparison_quotes_the_stored_runs(row, data, splits):
         assert len(mine) == len(splits)
         means = [mean(record[key] for record in mine) for key in ("test_log_likelihood", "test_rmse")]
         assert cell.strip() == f"{means[0]:.2f}; {means[1]:.2f}"
+
+
+@pytest.mark.parametrize(
+    ("table", "procedure", "step"),
+    [("housing", "ol", 10), ("housing", "lm", 10), ("concrete", "ol", 20), ("yacht", "offline", 300)],
+)
+def test_the_stored_paper_run_begins_as_the_code_of_today_does(table, procedure, step):
+    arrays = load_file(ROOT / "results/paper/arrays.safetensors")
+    run = run_procedure(load_table(table), procedure, [0], Specification(steps=step, looks=1))
+    today = history_arrays(run.trained[0].history)
+    place = arrays[f"{table}/{procedure}/0/history.steps"].tolist().index(step)
+    for name in ("alpha", "beta", "laplace_evidence", "tangent_evidence", "test.rmse"):
+        then = arrays[f"{table}/{procedure}/0/history.{name}"][place].double().reshape(-1)
+        # kept in float32
+        torch.testing.assert_close(today[name][-1].reshape(-1), then, rtol=1e-6, atol=0)
