@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from online_laplace.cli.options import check_writable, names, widths
+from online_laplace.cli.options import check_writable, names, widths, write_json
 
 
 def train(
@@ -79,4 +78,4 @@ def train(
     records = train_with_progress(tables, ways, splits, quiet=quiet)
     print_summary(records, Console())
     if json_file is not None:
-        json_file.write_text(json.dumps([record.to_dict() for record in records], indent=1) + "\n")
+        write_json("--json", json_file, [record.to_dict() for record in records])
