@@ -17,10 +17,10 @@ class InputError(OnlineLaplaceError, ValueError):
 class UnknownNameError(InputError):
     """A name that is not on the list; the nearest valid one is offered."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
-        """Say which `kind` of name was not found among `known`."""
+    def __init__(self, kind: str, name: object, known: Iterable[str], alike: float = 0.5) -> None:
+        """Say which `kind` of name was not found among `known`; offer one that is `alike` enough, 0 to 1."""
         known = list(known)
-        nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        nearest = difflib.get_close_matches(str(name), known, n=1, cutoff=alike)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
         super().__init__(f"unknown {kind} {name!r}: {hint}choose one of {', '.join(known)}")
 
@@ -33,9 +33,9 @@ class MissingExtraError(OnlineLaplaceError, ImportError):
         super().__init__(f"{package} is not installed: pip install 'online-laplace[{extra}]'")
 
 
-def known_name(kind: str, name: str, known: Iterable[str]) -> str:
+def known_name(kind: str, name: object, known: Iterable[str], alike: float = 0.5) -> str:
     """Return `name` if it is one of `known`; raise UnknownNameError, offering the nearest, if not."""
     known = list(known)
-    if name not in known:
-        raise UnknownNameError(kind, name, known)
+    if not isinstance(name, str) or name not in known:
+        raise UnknownNameError(kind, name, known, alike)
     return name

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from online_laplace import load
+from online_laplace import __version__, load
 from online_laplace.cli import main
 from online_laplace.tables.model import TableModel
 
@@ -91,6 +91,28 @@ def test_a_file_with_the_target_is_assessed(command, houses):
     code, out, _ = command(*arguments)
     assert code == 0 and "120 rows of the given file" in out and len(pd.read_parquet("p.parquet")) == 120
     assert json.loads(Path("p.json").read_text())["assessment"]["coverage"]["0.9"] > 0.7
+
+
+@pytest.mark.parametrize("cell", ["on request", np.nan])
+def test_a_target_that_is_no_number_costs_the_assessment_and_not_the_predictions(command, houses, cell):
+    command(*FIT)
+    houses.astype({"price": object}).assign(price=[cell, *houses.price[1:]]).to_csv("new.csv", index=False)
+    code, out, err = command("predict", "model", "new.csv", "--out", "p.csv", "--json", "p.json")
+    assert code == 0 and "120 predictions" in out and "RMSE" not in out
+    assert "note: the predictions are not compared with the target" in err and "'price'" in err
+    assert len(pd.read_csv("p.csv")) == 120
+    assert json.loads(Path("p.json").read_text())["assessment"] is None
+
+
+def test_a_page_in_a_folder_that_is_not_there_is_refused(command, houses):
+    command(*FIT)
+    code, out, err = command("inspect", "model", "--page", "no/page.html")
+    assert code == 2 and out == "" and "--page no/page.html cannot be written" in err
+    assert not os.path.exists("no")
+
+
+def test_the_command_knows_its_version(command):
+    assert command("--version") == (0, f"online-laplace {__version__}\n", "")
 
 
 def test_what_was_learnt_can_be_inspected(command, houses):
@@ -177,6 +199,7 @@ BAD_OPTIONS = {
     "activation": (["--activation", "tahn"], "did you mean 'tanh'"),
     "rows": (["--rows", "1"], "a sample needs at least two rows"),
     "drop": (["--drop", "aera"], "did you mean 'area'"),
+    "drop the target": (["--drop", "price"], "'price' is the target"),
     "seed": (["--seed", "-1"], "--seed must be between 0 and"),
     "members": (["--members", "0"], "members must be a whole number of at least 1"),
     "json": (["--json", "no/such/file.json"], "--json no/such/file.json cannot be written"),
@@ -199,6 +222,7 @@ BAD_PREDICTIONS = {
     "coverage": (["model", "houses.csv", "--out", "p.csv", "--coverage", "90"], "between 0 and 1, not at 90"),
     "columns": (["model", "other.csv", "--out", "p.csv"], "column 'area' is missing, and 1 more"),
     "folder": (["model", "houses.csv", "--out", "model"], "is a folder: name a file"),
+    "no such folder": (["model", "houses.csv", "--out", "no/p.csv"], "--out no/p.csv cannot be written"),
 }
 
 

@@ -74,6 +74,8 @@ BAD_FRAMES = {
     "dates": (FRAME.assign(size=pd.Timestamp(0)), {"target": "price"}, "'size' holds dates"),
     "identifiers": (MANY.assign(id=[f"n{i}" for i in range(100)]), {"target": "y"}, "100 different texts"),
     "numbers and words": (MANY.assign(age=[*range(99), "old"]), {"target": "y"}, "numbers but also 'old'"),
+    "a name twice": (FRAME.assign(**{"town=b": 1.0}), {"target": "price"}, "both be called 'town=b'"),
+    "target dropped": (FRAME, {"target": "price", "drop": ["price"]}, "'price' is the target"),
     "missing": (FRAME, {"target": "price", "missing": "guess"}, "unknown way with missing values 'guess'"),
 }
 

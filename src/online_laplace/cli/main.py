@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
+from online_laplace._version import __version__
 from online_laplace.cli.archive import pack, unpack
 from online_laplace.cli.export import export
 from online_laplace.cli.fit import fit
@@ -25,6 +27,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Neural networks that tune their own weight decay and noise level while they train.",
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"online-laplace {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end."),
+    ] = False,
+) -> None:
+    """What can be asked without a command."""
+
+
 app.command()(train)
 app.command()(select)
 app.command()(fit)

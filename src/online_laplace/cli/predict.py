@@ -23,7 +23,7 @@ def predict(
     from online_laplace.cli.options import check_writable, write_json
     from online_laplace.errors import InputError
     from online_laplace.tables.console import score_lines
-    from online_laplace.tables.findings import assessed, rows_to_assess
+    from online_laplace.tables.findings import assessment
     from online_laplace.tables.model import TableModel
     from online_laplace.tables.reading import read_frame
     from online_laplace.tables.writing import check_kind, write_frame
@@ -31,28 +31,30 @@ def predict(
     if not 0 < coverage < 1:
         raise InputError(f"--coverage lies between 0 and 1, not at {coverage:g}")
     check_kind(out)
+    check_writable("--out", out)
     if json_file is not None:
         check_writable("--json", json_file)
     model = TableModel.load(folder)
     frame = read_frame(data)
     predictions = model.predict(frame, coverage)
     unseen = model.columns.unseen(frame)
+    scores, obstacle = assessment(model, frame)
     write_frame(predictions, out)
 
-    notes = Console(stderr=True)
     for column, found in unseen.items():
         listed = ", ".join(f"{text!r} ({count}×)" for text, count in list(found.items())[:5])
-        note = f"note: column {column!r} holds categories the model has not seen: {listed}"
-        notes.print(
-            f"{note}; they count as none of those it knows", highlight=False, markup=False, soft_wrap=True
-        )
+        note = f"column {column!r} holds categories the model has not seen: {listed}"
+        _note(f"{note}; they count as none of those it knows")
+    if obstacle is not None:
+        _note(f"the predictions are not compared with the target: {obstacle}")
     console = Console()
     console.print(f"{len(predictions):,} predictions in {out}", highlight=False, markup=False, soft_wrap=True)
-    scores = None
-    if model.columns.target in frame.columns and frame[model.columns.target].notna().all():
-        scores = assessed(model, *rows_to_assess(model, frame))
-        for name, words in score_lines(scores):
-            console.print(f"{name}: {words}", highlight=False, markup=False)
+    for name, words in score_lines(scores) if scores is not None else ():
+        console.print(f"{name}: {words}", highlight=False, markup=False)
     if json_file is not None:
         summary = {"rows": len(predictions), "coverage": coverage, "unseen": unseen, "assessment": scores}
         write_json("--json", json_file, summary)
+
+
+def _note(text: str) -> None:
+    Console(stderr=True).print(f"note: {text}", highlight=False, markup=False, soft_wrap=True)

@@ -45,7 +45,9 @@ class Columns:
         """Find out the kind of every column but the target and those to `drop`. Raises InputError."""
         known_name("way with missing values", missing, MISSING)
         for name in (target, *drop):
-            known_name("column", name, [str(column) for column in frame.columns])
+            _check_column(frame, name)
+        if target in drop:
+            raise InputError(f"{target!r} is the target: it cannot be left out with --drop as well")
         used = frame.drop(columns=[target, *drop])
         if used.shape[1] == 0:
             raise InputError("no column is left to predict from")
@@ -56,6 +58,7 @@ class Columns:
             _check_categories(used, name)
         medians = tuple(float(used[name].astype(float).median()) for name in numeric)
         found = tuple(tuple(sorted(set(_texts(used, name)))) for name in text)
+        _check_names(numeric, text, found)
         return cls(target, missing, numeric, medians, text, found)
 
     @property
@@ -80,7 +83,7 @@ class Columns:
 
     def targets(self, frame: pd.DataFrame) -> Floats:
         """The target of every row. Raises InputError."""
-        known_name("column", self.target, [str(column) for column in frame.columns])
+        _check_column(frame, self.target)
         gaps = int(frame[self.target].isna().sum())
         if gaps:
             raise InputError(
@@ -131,6 +134,11 @@ class Columns:
         return ColumnTransformer(parts).fit(pd.DataFrame([one_row]))
 
 
+def _check_column(frame: pd.DataFrame, name: str) -> None:
+    """Refuse a column that is not there; columns are many and short, and half alike is not alike."""
+    known_name("column", name, [str(column) for column in frame.columns], alike=0.7)
+
+
 def _is_numeric(frame: pd.DataFrame, name: str) -> bool:
     from pandas.api import types
 
@@ -169,6 +177,19 @@ def _check_categories(frame: pd.DataFrame, name: str) -> None:
             f"column {name!r} holds {len(different)} different texts in {_rows(len(texts))}, such as "
             f"{different[0]!r}: too many for categories, so leave it out with --drop {name}"
         )
+
+
+def _check_names(numeric: Sequence[str], text: Sequence[str], categories: Sequence[Sequence[str]]) -> None:
+    """Refuse a table in which two features would have one name."""
+    owners = {name: f"column {name!r}" for name in numeric}
+    for column, found in zip(text, categories, strict=True):
+        for category in found:
+            name, owner = f"{column}={category}", f"the category {category!r} of column {column!r}"
+            if name in owners:
+                raise InputError(
+                    f"{owners[name]} and {owner} would both be called {name!r}: rename one column"
+                )
+            owners[name] = owner
 
 
 def _numbers(frame: pd.DataFrame, name: str) -> Floats:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from online_laplace.errors import InputError
 from online_laplace.plots.calibration import LEVELS, coverages
 from online_laplace.tables.model import TableModel
 
@@ -61,6 +62,17 @@ def assessed(model: TableModel, rows: Rows, where: str) -> dict[str, Any]:
             for level, share in zip(LEVELS, coverages(predicted.cdf(y)), strict=True)
         },
     }
+
+
+def assessment(model: TableModel, frame: pd.DataFrame) -> tuple[dict[str, Any] | None, InputError | None]:
+    """How well the model predicts a table that may hold the target, or what kept it from being assessed."""
+    target = model.columns.target
+    if target not in frame.columns or frame[target].isna().all():
+        return None, None
+    try:
+        return assessed(model, *rows_to_assess(model, frame)), None
+    except InputError as error:
+        return None, error
 
 
 def rows_to_assess(model: TableModel, frame: pd.DataFrame | None) -> tuple[Rows, str]:
