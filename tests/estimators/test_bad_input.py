@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -31,6 +32,10 @@ BAD_SETTINGS = {
     "tol": ({"tol": -1e-3}, "tol must be zero or a positive number"),
     "tol word": ({"tol": "small"}, "tol must be zero or a positive number"),
     "device": ({"device": "abacus"}, "device 'abacus' cannot be used here"),
+    "no device": ({"device": None}, "device must be the name of a torch device"),
+    "no activation": ({"activation": None}, "unknown activation None: choose one of"),
+    "no prior": ({"prior": ["ard"]}, "unknown prior ['ard']"),
+    "random state": ({"random_state": "dice"}, "random_state must be a whole number"),
 }
 
 
@@ -89,6 +94,54 @@ def test_questions_without_an_answer_are_refused():
         model.predict_dist(X).logpdf(Y[:4])
     with pytest.raises(ValueError, match="expecting 2 features"):
         model.predict(X[:, :1])
+
+
+NOT_FINITE = {
+    "NaN": (np.nan, "Input {} contains NaN: "),
+    "infinity": (np.inf, "Input {} contains infinity or a value too large for dtype('float64'): "),
+}
+
+
+@pytest.mark.parametrize("case", NOT_FINITE)
+def test_a_value_that_is_not_finite_is_named_by_column_and_row(case):
+    value, words = NOT_FINITE[case]
+    bad, target = X.copy(), Y.copy()
+    bad[3, 1] = bad[7, 0] = target[4] = value
+    frame = pd.DataFrame(bad, columns=["width", "depth"])
+    whole = frame.assign(width=X[:, 0], depth=X[:, 1])
+    model = OnlineLaplaceRegressor(**QUICK).fit(whole, Y)
+    calls = (
+        (lambda: OnlineLaplaceRegressor(**QUICK).fit(bad, Y), "X", "feature column 2, row 4"),
+        (lambda: OnlineLaplaceRegressor(**QUICK).fit(frame, Y), "X", "feature column 'depth', row 4"),
+        (lambda: OnlineLaplaceRegressor(**QUICK).fit(X, target), "y", "target column 1, row 5"),
+        (lambda: model.predict(frame), "X", "feature column 'depth', row 4"),
+        (lambda: model.score_log_likelihood(whole, target), "y", "target column 1, row 5"),
+    )
+    for call, which, place in calls:
+        with pytest.raises(InputError) as caught:
+            call()
+        assert str(caught.value).startswith(words.format(which) + place)
+
+
+def test_a_count_is_a_whole_number_and_a_level_a_probability(fitted, rows):
+    predicted = fitted.predict_dist(rows[0])
+    for number in (0, -1, 1.5, "2", None):
+        for draw in (predicted.sample, predicted.rvs, lambda n: fitted.sample_y(rows[0], n)):
+            with pytest.raises(InputError, match="must be a whole number of at least 1"):
+                draw(number)
+    for level in (-0.1, 1, np.nan, [0.5, 2], "half", None):
+        for ask in (predicted.quantile, predicted.ppf, predicted.interval):
+            with pytest.raises(InputError, match="lies between 0 and 1"):
+                ask(level)
+
+
+def test_the_log_likelihood_takes_one_target_per_row(fitted, rows):
+    inputs, targets = rows
+    for short in (targets[:1], targets[:-1]):
+        with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+            fitted.score_log_likelihood(inputs, short)
+    with pytest.raises(InputError, match=r"y has shape \(60, 2\), but the predictions \(60,\)"):
+        fitted.score_log_likelihood(inputs, np.c_[targets, targets])
 
 
 def test_what_does_not_fit_in_memory_is_refused_with_the_number_of_rows_that_would(monkeypatch):

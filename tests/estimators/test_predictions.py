@@ -104,6 +104,19 @@ def test_quantiles_invert_the_cdf_and_bound_the_interval(fitted, rows):
     np.testing.assert_array_equal(predicted.median(), predicted.quantile(0.5))
 
 
+def test_scipys_names_give_the_same_and_levels_come_as_arrays(fitted, rows):
+    predicted = fitted.predict_dist(rows[0])
+    levels = np.array([[0.05, 0.5, 0.6], [0.7, 0.8, 0.95]])
+    values = predicted.ppf(levels)
+    assert values.shape == (2, 3, 60) and predicted.ppf([]).shape == (0, 60)
+    np.testing.assert_array_equal(values[0, 1], predicted.median())
+    np.testing.assert_array_equal(values[1, 2], predicted.quantile(0.95))
+    np.testing.assert_array_equal(predicted.rvs(3, random_state=1), predicted.sample(3, random_state=1))
+    lower, upper = predicted.interval([0.5, 0.9])
+    assert lower.shape == upper.shape == (2, 60)
+    np.testing.assert_allclose(upper[1], values[1, 2], rtol=1e-12)
+
+
 def test_the_parts_of_the_variance_add_up(fitted, rows):
     predicted = fitted.predict_dist(rows[0])
     np.testing.assert_allclose(sum(predicted.variance_parts().values()), predicted.var(), rtol=1e-12)

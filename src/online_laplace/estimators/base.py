@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 
 from online_laplace import defaults
 from online_laplace.errors import InputError, known_name
+from online_laplace.estimators.checks import count, is_count
 from online_laplace.estimators.size import check_size
 from online_laplace.estimators.training import Architecture, Plan
 from online_laplace.hyper.prior import STRUCTURES
@@ -89,12 +90,12 @@ class OnlineLaplaceEstimator(BaseEstimator):  # type: ignore[misc]
             activation=known_name("activation", self.activation, ACTIVATIONS),
             optimiser=known_name("optimiser", self.optimiser, OPTIMISERS),
             prior=known_name("prior", self.prior, STRUCTURES),
-            members=_count("members", self.members),
+            members=count("members", self.members),
         )
         return Plan(
             architecture,
             procedure=known_name("procedure", self.procedure, MEANS),
-            max_steps=_count("max_steps", self.max_steps),
+            max_steps=count("max_steps", self.max_steps),
             tol=_tolerance(self.tol),
             device=_device(self.device),
             tick=tick,
@@ -102,7 +103,10 @@ class OnlineLaplaceEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _seeds(self) -> list[int]:
         """One seed a member, drawn from the random state."""
-        random = check_random_state(self.random_state)
+        try:
+            random = check_random_state(self.random_state)
+        except ValueError as error:
+            raise InputError(f"random_state must be a whole number or None: {error}") from error
         return [int(seed) for seed in random.randint(2**31 - 1, size=self.members)]
 
     @contextmanager
@@ -127,17 +131,6 @@ class OnlineLaplaceEstimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _is_count(value: Any) -> bool:
-    """Whether it is a whole number of at least one; scikit-learn's tools hand numpy's integers around."""
-    return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= 1
-
-
-def _count(name: str, value: Any) -> int:
-    if not _is_count(value):
-        raise InputError(f"{name} must be a whole number of at least 1, not {value!r}")
-    return int(value)
-
-
 def _tolerance(value: Any) -> float:
     if not isinstance(value, Real) or not 0 <= float(value) < float("inf"):
         raise InputError(f"tol must be zero or a positive number, not {value!r}")
@@ -146,7 +139,7 @@ def _tolerance(value: Any) -> float:
 
 def _widths(hidden: Any) -> tuple[int, ...]:
     widths = (hidden,) if isinstance(hidden, Integral) else hidden
-    if not isinstance(widths, (tuple, list, np.ndarray)) or not all(_is_count(width) for width in widths):
+    if not isinstance(widths, (tuple, list, np.ndarray)) or not all(is_count(width) for width in widths):
         raise InputError(
             f"hidden must be a number of units or one number per layer, such as (50, 50), not {hidden!r}"
         )
@@ -154,6 +147,8 @@ def _widths(hidden: Any) -> tuple[int, ...]:
 
 
 def _device(name: Any) -> str:
+    if not isinstance(name, (str, torch.device)):
+        raise InputError(f"device must be the name of a torch device, such as 'cpu', not {name!r}")
     try:
         torch.zeros(1, device=name).item()
     except (RuntimeError, NotImplementedError, AssertionError, TypeError) as error:

@@ -11,15 +11,16 @@ from torch import Tensor
 
 from online_laplace.data.checks import Floats
 from online_laplace.errors import InputError
+from online_laplace.estimators.checks import count
 from online_laplace.posterior.mixture import Mixture
 
 
 class PredictiveDistribution:
     """One distribution per row (and per target), a mixture of Gaussians in the target's units.
 
-    Every method returns an array of shape (rows,), or (rows, targets) where the model was fitted to a
-    two-dimensional y. Rows, and targets, are taken one at a time; `sample_y` of the regressor draws whole
-    functions, in which they go together.
+    Arrays are of shape (rows,), or (rows, targets) where the model was fitted to a two-dimensional y. Rows,
+    and targets, are taken one at a time; `sample_y` of the regressor draws whole functions, in which they go
+    together.
 
     Examples:
         >>> import numpy as np
@@ -82,17 +83,24 @@ class PredictiveDistribution:
         """The probability of a value of at most y."""
         return self._out(self._mixture.cdf(self._in(y)))
 
-    def quantile(self, level: float) -> Floats:
-        """The value that is not exceeded with probability `level`."""
-        if not 0 < level < 1:
-            raise InputError(f"a quantile's level lies between 0 and 1, not at {level:g}")
-        return self._out(self._mixture.quantile(level))
+    def quantile(self, level: ArrayLike) -> Floats:
+        """The value that is not exceeded with probability `level`.
 
-    def interval(self, coverage: float = 0.9) -> tuple[Floats, Floats]:
-        """The ends of the central interval that holds `coverage` of the probability."""
-        if not 0 < coverage < 1:
-            raise InputError(f"the coverage lies between 0 and 1, not at {coverage:g}")
-        return self.quantile(0.5 - coverage / 2), self.quantile(0.5 + coverage / 2)
+        Several levels at once give an array of shape (*shape of the levels, *shape). Raises InputError for a
+        level that is not between 0 and 1.
+        """
+        levels = _between("a quantile's level", level)
+        values = [self._out(self._mixture.quantile(float(one))) for one in levels.flat]
+        return np.array(values, dtype=np.float64).reshape(levels.shape + self.shape)
+
+    def ppf(self, q: ArrayLike) -> Floats:
+        """`quantile`, by the name that scipy.stats has for it."""
+        return self.quantile(q)
+
+    def interval(self, coverage: ArrayLike = 0.9) -> tuple[Floats, Floats]:
+        """The ends of the central interval with `coverage` of the probability; several, as for `quantile`."""
+        half = _between("the coverage", coverage) / 2
+        return self.quantile(0.5 - half), self.quantile(0.5 + half)
 
     def crps(self, y: ArrayLike) -> Floats:
         """The continuous ranked probability score at y; lower is better."""
@@ -100,8 +108,13 @@ class PredictiveDistribution:
 
     def sample(self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None) -> Floats:
         """Independent draws, shape (n_samples, *shape)."""
+        draws = count("n_samples", n_samples)
         generator = torch_generator(random_state, self._mixture.mean.device)
-        return self._out(self._mixture.sample(n_samples, generator))
+        return self._out(self._mixture.sample(draws, generator))
+
+    def rvs(self, size: int = 1, random_state: int | np.random.RandomState | None = None) -> Floats:
+        """`sample`, by the name that scipy.stats has for it: `size` draws of every row."""
+        return self.sample(count("size", size), random_state)
 
     def _out(self, values: Tensor) -> Floats:
         array: Floats = values.cpu().numpy()
@@ -116,6 +129,18 @@ class PredictiveDistribution:
             raise InputError(f"y has shape {array.shape}, but the distribution {self.shape}") from None
         tensor = torch.from_numpy(array.copy()).to(self._mixture.mean)
         return tensor.reshape(self._mixture.mean.shape)
+
+
+def _between(what: str, given: ArrayLike) -> Floats:
+    """Probabilities that are neither none nor all. Raises InputError naming the first that is."""
+    try:
+        values = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{what} lies between 0 and 1, and {given!r} is no number") from None
+    outside = values[~((values > 0) & (values < 1))]
+    if outside.size:
+        raise InputError(f"{what} lies between 0 and 1, not at {outside.flat[0]:g}")
+    return values
 
 
 def without_noise(mixture: Mixture) -> Mixture:

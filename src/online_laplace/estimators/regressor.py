@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from online_laplace.data.checks import Floats, check_arrays
 from online_laplace.errors import InputError
 from online_laplace.estimators.base import OnlineLaplaceEstimator
+from online_laplace.estimators.checks import count, validated
 from online_laplace.estimators.distribution import (
     PredictiveDistribution,
     torch_generator,
@@ -92,9 +93,7 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
         going_on = self.warm_start and hasattr(self, "_fit")
         rows: Floats
         targets: Floats
-        rows, targets = validate_data(
-            self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2
-        )
+        rows, targets = validated(self, X, y, multi_output=True, y_numeric=True, ensure_min_samples=2)
         one_target = targets.ndim == 1
         rows, targets = check_arrays(rows, targets)
         self.check_size(len(rows), rows.shape[1], targets.shape[1])
@@ -140,7 +139,7 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
         return self._distribution(self._rows(X), noise).interval(coverage)
 
     def predict_dist(self, X: ArrayLike, *, noise: bool = True) -> PredictiveDistribution:
-        """The whole predictive distribution at every row: logpdf, cdf, quantile, sample and more."""
+        """The whole predictive distribution at every row: logpdf, cdf, ppf, rvs and more."""
         return self._distribution(self._rows(X), noise)
 
     def sample_y(
@@ -155,7 +154,7 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
 
         With `noise=True` every row also gets its own noise, as new observations would.
         """
-        X = self._rows(X)
+        X, n_samples = self._rows(X), count("n_samples", n_samples)
         networks = self._fit.networks
         generator = torch_generator(random_state, networks.problem.X.device)
         drawn = networks.draw(X, n_samples, generator, noise=noise).permute(1, 2, 0).cpu().numpy()
@@ -163,7 +162,12 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
 
     def score_log_likelihood(self, X: ArrayLike, y: ArrayLike) -> float:
         """The mean over rows of log p(y | x), summed over targets: higher is better, `score` is R²."""
-        density = self.predict_dist(X).logpdf(y)
+        check_is_fitted(self)
+        rows, targets = validated(self, X, y, multi_output=True, y_numeric=True, reset=False)
+        predicted = self._distribution(rows, noise=True)
+        if targets.shape != predicted.shape:
+            raise InputError(f"y has shape {targets.shape}, but the predictions {predicted.shape}")
+        density = predicted.logpdf(targets)
         return float(density.reshape(len(density), -1).sum(axis=1).mean())
 
     def _distribution(self, X: Floats, noise: bool) -> PredictiveDistribution:
@@ -172,7 +176,7 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
 
     def _rows(self, X: ArrayLike) -> Floats:
         check_is_fitted(self)
-        rows: Floats = validate_data(self, X, dtype=np.float64, reset=False)
+        rows: Floats = validated(self, X, reset=False)
         return rows
 
     def _shaped(self, values: Floats) -> Floats:

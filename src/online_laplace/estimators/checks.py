@@ -1,0 +1,57 @@
+"""The checks on what an estimator is called with, each of which says what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+
+from online_laplace.errors import InputError
+
+
+def is_count(value: Any) -> bool:
+    """Whether it is a whole number of at least one; scikit-learn's tools hand numpy's integers around."""
+    return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= 1
+
+
+def count(name: str, value: Any) -> int:
+    """The number, if it counts something. Raises InputError."""
+    if not is_count(value):
+        raise InputError(f"{name} must be a whole number of at least 1, not {value!r}")
+    return int(value)
+
+
+def validated(
+    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike | str = "no_validation", **how: Any
+) -> Any:
+    """scikit-learn's own validation; a value that is not finite is named by its column and row."""
+    try:
+        return validate_data(estimator, X, y, dtype=np.float64, **how)
+    except ValueError as error:
+        words = str(error).splitlines()[0].rstrip(".")
+        if not words.startswith(("Input X contains", "Input y contains")):
+            raise
+        # scikit-learn has set the names of the features by now, or knows that there are none.
+        names = getattr(estimator, "feature_names_in_", None)
+        place = _place(y, "target", None) if words.startswith("Input y") else _place(X, "feature", names)
+        raise InputError(f"{words}: {place}remove or fill in such rows first") from None
+
+
+def _place(values: Any, kind: str, names: Sequence[str] | None) -> str:
+    """Where the first value is that is not finite, in words."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):  # a frame with a way of its own to say that a value is missing
+        return ""
+    bad = np.argwhere(~np.isfinite(array.reshape(len(array), -1)))
+    if len(bad) == 0:
+        return ""
+    i, j = bad[0]
+    name = f"{kind} column {j + 1 if names is None else repr(str(names[j]))}"
+    more = f" (and {len(bad) - 1} more like it)" if len(bad) > 1 else ""
+    return f"{name}, row {i + 1}, counting from 1{more}; "
