@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -11,10 +12,14 @@ import torch
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from online_laplace import OnlineLaplaceRegressor
+from online_laplace.curvature import curvature
 from online_laplace.errors import InputError
+from online_laplace.estimators import failures
 from online_laplace.estimators.failures import TrainingFailedError
 from online_laplace.estimators.size import check_size, needed_bytes
+from online_laplace.posterior.predictive import Posterior
 from online_laplace.train.gauss_newton import GaussNewton
+from online_laplace.train.trajectory import TRAIL_LENGTH
 
 QUICK = {"hidden": (3,), "members": 2, "max_steps": 5, "random_state": 0}
 X, Y = np.arange(20.0).reshape(10, 2), np.arange(10.0) ** 2
@@ -185,6 +190,43 @@ def test_a_member_that_fails_goes_back_to_its_best_evidence_with_a_warning(monke
     best = model._fit.state["state.best.w"][1]
     assert (model._fit.networks.components.w[half:] == best).all()
     assert np.isfinite(model.predict_dist(X).std()).all() and np.isfinite(model.log_evidence_)
+
+
+def test_a_component_with_negative_variances_gives_way_to_the_best_evidence(monkeypatch):
+    calls = []
+
+    def sinking(J, hyper):
+        H = curvature(J, hyper).at(hyper)
+        calls.append(J)
+        # All of the trail of the second member sinks; its weights of highest evidence, asked last, do not.
+        depth = torch.tensor([0.0, 1e6 if len(calls) <= TRAIL_LENGTH else 0.0]).reshape(2, 1, 1)
+        sunk = SimpleNamespace(failed=H.failed, variance=lambda rows: H.variance(rows) - depth)
+        return SimpleNamespace(at=lambda hyper: sunk)
+
+    monkeypatch.setattr(failures, "curvature", sinking)
+    model = OnlineLaplaceRegressor(**(QUICK | {"max_steps": 20})).fit(X, Y)
+    assert len(calls) == TRAIL_LENGTH + 1
+    first, second = model._fit.networks.components.w.split(TRAIL_LENGTH)
+    best = model._fit.state["state.best.w"]
+    assert (second == best[1]).all() and not (first == best[0]).all()
+
+
+@pytest.mark.parametrize(("depth", "rounding"), [(1e-9, True), (0.5, False)])
+def test_only_a_variance_within_rounding_of_zero_is_taken_for_zero(depth, rounding, rows, monkeypatch):
+    model = OnlineLaplaceRegressor(**QUICK).fit(*rows)
+    predict = Posterior.predict
+
+    def sunk(self, inputs):
+        predicted = predict(self, inputs)
+        below = -depth * predicted.noise_variance.expand_as(predicted.function_variance)
+        return replace(predicted, function_variance=below)
+
+    monkeypatch.setattr(Posterior, "predict", sunk)
+    if rounding:
+        assert (model.predict_dist(rows[0]).variance_parts()["within"] == 0).all()
+    else:
+        with pytest.raises(TrainingFailedError, match="negative variances at these rows"):
+            model.predict_dist(rows[0])
 
 
 def test_when_no_member_was_ever_well_there_is_no_model(monkeypatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -12,7 +14,13 @@ from online_laplace.model.tangent import linearise
 from online_laplace.train.outcome import SEVERITY, STEP_LIMIT, Outcome
 from online_laplace.train.procedures import Trained
 from online_laplace.train.trajectory import OnlineState
-from online_laplace.types import Components, Problem
+from online_laplace.types import Components, Hyper, Problem
+
+# In units of the noise variance: what is clamped to zero changes an observation's std by less than this.
+ROUNDING = 1e-3
+
+# Enough to see that a factor is worthless, and cheap beside the factor itself.
+ROWS_LOOKED_AT = 50
 
 
 class TrainingFailedError(OnlineLaplaceError):
@@ -29,16 +37,24 @@ def usable_components(
 ) -> tuple[Components, list[int]]:
     """What each member predicts with, (members, c, ·), and which of them can.
 
-    Where a member failed, or its curvature has no factor, its weights of highest evidence take its place: all
-    was still well there. Raises TrainingFailedError where no member has ever been well.
+    Where a member failed, or its curvature has no factor or a worthless one, its weights of highest evidence
+    take its place: all was still well there. Raises TrainingFailedError where no member has ever been well.
     """
     fell = torch.tensor([failed(outcome) for outcome in trained.outcomes], device=end.w.device)
-    bad = fell.unsqueeze(-1) | _without_factor(network, problem, trained)
-    best, count = end.best, bad.shape[-1]
-    well = Components.repeat(count, best.w, end.hyper.with_values(best.alpha, best.beta))
+    each = [
+        _unsound(network, problem, w, trained.hyper.with_values(alpha, beta))
+        for w, alpha, beta in zip(*(values.unbind(-2) for values in trained.components), strict=True)
+    ]
+    bad = fell.unsqueeze(-1) | torch.stack(each, dim=-1)
+    best = end.best
+    safe_hyper = end.hyper.with_values(best.alpha, best.beta)
+    well = Components.repeat(bad.shape[-1], best.w, safe_hyper)
     pairs = zip(well, trained.components, strict=True)
     components = Components(*(torch.where(bad.unsqueeze(-1), safe, own) for safe, own in pairs))
-    usable = torch.nonzero(~bad.any(-1) | best.evidence.isfinite()).squeeze(-1).tolist()
+    saved = best.evidence.isfinite()
+    if bad.any():
+        saved = saved & ~_unsound(network, problem, best.w, safe_hyper)
+    usable = torch.nonzero(~bad.any(-1) | saved).squeeze(-1).tolist()
     if not usable:
         raise TrainingFailedError(
             f"none of the {len(fell)} members could be trained; the first ended so: {trained.outcomes[0]}"
@@ -46,11 +62,15 @@ def usable_components(
     return components, usable
 
 
-def _without_factor(network: MLP, problem: Problem, trained: Trained) -> Tensor:
-    """Which components have a curvature that cannot be factorised: (members, c) of bool."""
-    failures = []
-    for c in range(trained.components.w.shape[-2]):
-        w, alpha, beta = (values[:, c] for values in trained.components)
-        hyper = trained.hyper.with_values(alpha, beta)
-        failures.append(curvature(linearise(network, w, problem).J, hyper).at(hyper).failed)
-    return torch.stack(failures, dim=-1)
+def below_rounding(variance: Tensor, noise_variance: Tensor) -> Tensor:
+    """Where a function's variance (…, m, k) is further below zero than rounding accounts for."""
+    return variance < -ROUNDING * noise_variance
+
+
+def _unsound(network: MLP, problem: Problem, w: Tensor, hyper: Hyper) -> Tensor:
+    """Which networks have a curvature without a factor, or one that gives negative variances: (members,)."""
+    J = linearise(network, w, problem).J
+    H = curvature(J, hyper).at(hyper)
+    few = J[:, :: math.ceil(problem.n / ROWS_LOOKED_AT)]
+    negative = below_rounding(H.variance(few), 1 / hyper.beta.unsqueeze(-2))
+    return H.failed | negative.flatten(1).any(-1)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from online_laplace.data.checks import Floats
 from online_laplace.data.scaling import Scaler
+from online_laplace.estimators.failures import TrainingFailedError, below_rounding
 from online_laplace.hyper.prior import Prior
 from online_laplace.model.mlp import MLP
 from online_laplace.model.tangent import jacobian_vector
@@ -147,12 +148,14 @@ class FittedNetworks:
     def _predict(self, posterior: Posterior, X: Floats) -> Predictive:
         chunks = self._chunks(X, self.network.d_w * self.network.d_out)
         parts = [posterior.predict(part) for part in chunks]
-        return Predictive(
-            torch.cat([part.mean for part in parts]),
-            # Rounding can take a variance that is zero just below it.
-            torch.cat([part.function_variance for part in parts]).clamp(min=0),
-            parts[0].noise_variance,
-        )
+        variance, noise = torch.cat([part.function_variance for part in parts]), parts[0].noise_variance
+        if below_rounding(variance, noise).any():
+            raise TrainingFailedError(
+                "the curvature of a network gives negative variances at these rows: the noise or the weight "
+                "decay became too small for its numbers; train fewer steps, or fewer hidden units"
+            )
+        # Rounding can take a variance that is zero just below it.
+        return Predictive(torch.cat([part.mean for part in parts]), variance.clamp(min=0), noise)
 
     def _chunks(self, X: Floats, numbers_per_row: int) -> Iterator[Tensor]:
         """The scaled rows, as many at a time as memory should hold."""
