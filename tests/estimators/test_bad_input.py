@@ -16,7 +16,7 @@ from online_laplace.curvature import curvature
 from online_laplace.errors import InputError
 from online_laplace.estimators import failures
 from online_laplace.estimators.failures import TrainingFailedError
-from online_laplace.estimators.size import check_size, needed_bytes
+from online_laplace.experiments.size import check_size, needed_bytes
 from online_laplace.posterior.predictive import Posterior
 from online_laplace.train.gauss_newton import GaussNewton
 from online_laplace.train.trajectory import TRAIL_LENGTH
@@ -150,7 +150,7 @@ def test_the_log_likelihood_takes_one_target_per_row(fitted, rows):
 
 
 def test_what_does_not_fit_in_memory_is_refused_with_the_number_of_rows_that_would(monkeypatch):
-    monkeypatch.setattr("online_laplace.estimators.size.memory_of", lambda device: 8 * 2**30)
+    monkeypatch.setattr("online_laplace.experiments.size.memory_of", lambda device: 8 * 2**30)
     check_size(1_000, 1, 600, 5)
     with pytest.raises(InputError, match=r"1,000,000 rows are too many .* at most ([\d,]+) rows") as caught:
         check_size(1_000_000, 1, 600, 5)
@@ -162,7 +162,7 @@ def test_what_does_not_fit_in_memory_is_refused_with_the_number_of_rows_that_wou
 
 
 def test_the_size_is_checked_before_the_work(monkeypatch):
-    monkeypatch.setattr("online_laplace.estimators.size.memory_of", lambda device: 2**10)
+    monkeypatch.setattr("online_laplace.experiments.size.memory_of", lambda device: 2**10)
     monkeypatch.setattr("online_laplace.estimators.regressor.begin", None)
     with pytest.raises(InputError, match="too many for the exact method"):
         OnlineLaplaceRegressor(**QUICK).fit(X, Y)

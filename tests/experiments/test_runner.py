@@ -166,3 +166,9 @@ def test_error_bars_that_are_not_numbers_end_a_run_as_diverged(monkeypatch):
     (record,) = run_procedure(YACHT, "ol", [0], SMALL).records
     assert record.outcome == "diverged" and "error bars" in record.outcome_detail
     assert record.test_log_likelihood is None
+
+
+def test_a_table_that_memory_cannot_hold_is_refused_before_any_work(monkeypatch):
+    monkeypatch.setattr("online_laplace.experiments.size.memory_of", lambda device: 10**5)
+    with pytest.raises(InputError, match="too many for the exact method"):
+        run_procedure(YACHT, "ol", range(10), SMALL)

@@ -13,6 +13,7 @@ from torch import Tensor
 from online_laplace.data import Table
 from online_laplace.errors import known_name
 from online_laplace.experiments.batch import Batch, batch
+from online_laplace.experiments.size import check_size
 from online_laplace.experiments.specification import Specification
 from online_laplace.hyper.prior import initial_hyper
 from online_laplace.model.mlp import MLP
@@ -136,9 +137,10 @@ def score_mixture(
 
 
 def prepare(table: Table, procedure: str, splits: Sequence[int], spec: Specification) -> tuple[MLP, Batch]:
-    """The network and the rows that a procedure trains on."""
-    data = batch(table, spec, list(splits), validate=procedure == "offline")
-    return MLP(table.X.shape[1], spec.hidden, 1, spec.activation), data
+    """The network and the rows that a procedure trains on. Raises InputError for what memory cannot hold."""
+    network = MLP(table.X.shape[1], spec.hidden, 1, spec.activation)
+    check_size(len(table.y), 1, network.d_w, len(splits) * spec.members, spec.device)
+    return network, batch(table, spec, list(splits), validate=procedure == "offline")
 
 
 def _train(
