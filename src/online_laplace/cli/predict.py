@@ -30,6 +30,8 @@ def predict(
 
     if not 0 < coverage < 1:
         raise InputError(f"--coverage lies between 0 and 1, not at {coverage:g}")
+    if out.resolve() == data.resolve():
+        raise InputError(f"--out {out} is the table to predict for: name another file")
     check_kind(out)
     check_writable("--out", out)
     if json_file is not None:
