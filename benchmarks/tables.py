@@ -1,6 +1,6 @@
 """Print, as Markdown, the tables of docs/default-configuration.md and docs/gauss-newton.md from docs/data.
 
-python benchmarks/tables.py [choices|scores|arrivals]
+python benchmarks/tables.py [choices|scores|arrivals|leaps|bends]
 """
 
 from __future__ import annotations
@@ -101,6 +101,26 @@ def arrivals() -> None:
         )
 
 
+def leaps() -> None:
+    """Updates at fixed weights, plain and with leaps."""
+    print(header("table", "prior", "objective", "plain updates", "with leaps"))
+    for row in load("leaps.json"):
+        print(f"| {' | '.join(str(row[key]) for key in row)} |")
+
+
+def bends() -> None:
+    """Yacht splits that arrived, for each limit on the bend that was tried."""
+    rows = load("bend_limits.json")
+    print(header("largest bend", "arrived within 8000 steps", "steps of those: least, median, most"))
+    for limit in dict.fromkeys(row["largest_bend"] for row in rows):
+        mine = [row for row in rows if row["largest_bend"] == limit]
+        arrived = [row["steps"] for row in mine if row["outcome"] == "converged"]
+        steps = f"{min(arrived)}, {median(arrived):.0f}, {max(arrived)}"
+        print(f"| {limit:g} | {len(arrived)} of {len(mine)} | {steps} |")
+
+
+PRINTERS = {"choices": choices, "scores": scores, "arrivals": arrivals, "leaps": leaps, "bends": bends}
+
 if __name__ == "__main__":
-    for wanted in sys.argv[1:] or ("choices", "scores", "arrivals"):
-        {"choices": choices, "scores": scores, "arrivals": arrivals}[wanted]()
+    for wanted in sys.argv[1:] or PRINTERS:
+        PRINTERS[wanted]()

@@ -52,7 +52,13 @@ def test_the_readme_quotes_the_stored_runs(row, configuration):
 
 @pytest.mark.parametrize(
     ("page", "table"),
-    [("default-configuration", "choices"), ("default-configuration", "scores"), ("gauss-newton", "arrivals")],
+    [
+        ("default-configuration", "choices"),
+        ("default-configuration", "scores"),
+        ("gauss-newton", "arrivals"),
+        ("gauss-newton", "leaps"),
+        ("gauss-newton", "bends"),
+    ],
 )
 def test_the_tables_of_the_docs_are_those_that_their_script_prints(page, table):
     command = [sys.executable, ROOT / "benchmarks/tables.py", table]

@@ -1,0 +1,55 @@
+"""How many updates the hyperparameters take at fixed weights, with leaps and without.
+
+    python benchmarks/leaps.py [docs/data/leaps.json]
+
+Two networks of 20 units on splits 10 and 11, after 25 Gauss-Newton steps; then MacKay's iteration from
+α = β = 1 to |Δ log| < 1e-9.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from online_laplace.data import load_table
+from online_laplace.experiments.batch import batch
+from online_laplace.experiments.specification import Specification
+from online_laplace.hyper.fixed_weights import maximise_evidence
+from online_laplace.hyper.mackay import at_mode, at_weights
+from online_laplace.hyper.prior import STRUCTURES, initial_hyper
+from online_laplace.model.mlp import MLP
+from online_laplace.model.network import initial_weights
+from online_laplace.model.tangent import linearise
+from online_laplace.train.gauss_newton import GaussNewton
+
+
+def rows_of(name: str) -> list[dict]:
+    table, spec = load_table(name), Specification()
+    data = batch(table, spec, [10, 11])
+    network = MLP(table.X.shape[1], (20,))
+    w = initial_weights(network, [1, 2], spec.like())
+    newton = GaussNewton(network, data.problem, at_weights)
+    state = newton.init(w, initial_hyper(network, w))
+    for _ in range(25):
+        state = newton.step(state)
+    tangent = linearise(network, state.w, data.problem)
+    rows = []
+    for prior in STRUCTURES:
+        for mean, objective in ((at_weights, "L_f"), (at_mode, "L_h")):
+            start = initial_hyper(network, w, prior=prior)
+            plain, leapt = (
+                maximise_evidence(tangent, start, mean, leap=leap, tolerance=1e-9, max_updates=3000).updates
+                for leap in (False, True)
+            )
+            rows.append(
+                {"table": name, "prior": prior, "objective": objective, "plain": plain, "leaps": leapt}
+            )
+    return rows
+
+
+if __name__ == "__main__":
+    found = rows_of("yacht") + rows_of("concrete")
+    for row in found:
+        print(row)
+    with open(sys.argv[1] if len(sys.argv) > 1 else "docs/data/leaps.json", "w") as file:
+        json.dump(found, file, indent=1)
