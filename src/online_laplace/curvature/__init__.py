@@ -8,7 +8,8 @@ from online_laplace.curvature.dual import DualGGN
 from online_laplace.curvature.primal import PrimalGGN
 from online_laplace.curvature.spectral import ReducedTangent, SpectralGGN
 from online_laplace.curvature.structure import GGN, Precision
-from online_laplace.errors import known_name
+from online_laplace.errors import InputError, known_name
+from online_laplace.model.jacobian import Jacobian
 from online_laplace.types import Hyper
 
 __all__ = [
@@ -38,14 +39,19 @@ def cheaper_form(residuals: int, weights: int, groups: int) -> str:
     return "primal" if primal <= dual else "dual"
 
 
-def curvature(J: Tensor, hyper: Hyper, form: str = "auto") -> GGN:
+def curvature(J: Jacobian, hyper: Hyper, form: str = "auto") -> GGN:
     """Stage one for J (…, n, k, d_w); `hyper` gives only its structure, not its values."""
     known_name("curvature form", form, FORMS)
     groups = len(hyper.prior)
+    if not isinstance(J, Tensor):
+        if form not in ("auto", "primal"):
+            raise InputError(f"the {form} form needs all of J in memory, and it is too large: use primal")
+        form = "primal"
     if form == "auto":
         form = cheaper_form(J.shape[-3] * J.shape[-2], J.shape[-1], groups)
     if form == "primal":
         return PrimalGGN(J, beta_per_output=hyper.beta.shape[-1] > 1)
+    assert isinstance(J, Tensor)
     if form == "dual":
         return DualGGN(J, scalar_alpha=groups == 1)
     return SpectralGGN(J)

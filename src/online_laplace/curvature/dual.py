@@ -10,48 +10,52 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from online_laplace.curvature import kernels
+from online_laplace.curvature.factor import factorise
+from online_laplace.curvature.kernels import add_to_diagonal, gram
 from online_laplace.curvature.structure import Precision, standard_normal
 from online_laplace.model.tangent import TangentModel
 from online_laplace.types import Hyper
 
 
 class DualGGN:
-    """Stage one: J with one row per residual and, for a scalar α, its kernel K = J Jᵀ."""
+    """Stage one: J with one row per residual and, for a scalar α, its kernel K = J Jᵀ, lower triangle."""
 
     def __init__(self, J: Tensor, scalar_alpha: bool = True) -> None:
         """Multiply J (…, n, k, d_w) with itself; with grouped α the product must wait for α."""
         self.J = J.flatten(-3, -2)
-        self.K = self.J @ self.J.mT if scalar_alpha else None
+        self.K = gram([self.J], of_rows=True) if scalar_alpha else None
         self.n = J.shape[-3]
 
     def at(self, hyper: Hyper) -> DualPrecision:
         """S = I + B^½ J A⁻¹ Jᵀ B^½."""
         scale = _per_residual(hyper.beta, self.n, self.J.shape[-2]).sqrt().unsqueeze(-1)
-        if self.K is not None:
-            kernel = self.K / hyper.alpha.unsqueeze(-1)
+        if self.K is None:
+            whitened = scale * self.J / hyper.weight_precision.unsqueeze(-2).sqrt()
+            kernel = gram([whitened], of_rows=True)
+        elif scale.shape[-2] == 1:
+            kernel = self.K * (hyper.beta / hyper.alpha).unsqueeze(-1)
         else:
-            kernel = (self.J / hyper.weight_precision.unsqueeze(-2)) @ self.J.mT
-        return DualPrecision(self.J, scale * kernel * scale.mT, scale, hyper)
+            kernel = scale * self.K * (scale / hyper.alpha.unsqueeze(-1)).mT
+        return DualPrecision(self.J, kernel, scale, hyper)
 
 
 def _per_residual(beta: Tensor, n: int, residuals: int) -> Tensor:
-    """β as each of the n·k residuals sees it: (…, 1) or (…, k) → (…, n·k)."""
-    per_row = beta.unsqueeze(-2).expand(*beta.shape[:-1], n, beta.shape[-1])
-    return per_row.expand(*beta.shape[:-1], n, residuals // n).flatten(-2)
+    """β as each of the n·k residuals sees it: (…, k) → (…, n·k); a single one is left to broadcast."""
+    if beta.shape[-1] == 1:
+        return beta
+    return beta.unsqueeze(-2).expand(*beta.shape[:-1], n, residuals // n).flatten(-2)
 
 
 class DualPrecision(Precision):
     """Stage two: the Cholesky factor of S (…, n·k, n·k)."""
 
-    def __init__(self, J: Tensor, scaled_kernel: Tensor, scale: Tensor, hyper: Hyper) -> None:
-        """Factorise S; `scaled_kernel` is taken over."""
+    def __init__(self, J: Tensor, kernel: Tensor, scale: Tensor, hyper: Hyper) -> None:
+        """Factorise S = I + `kernel`, which is taken over."""
         self.hyper = hyper
         self.J = J
         self.scale = scale
-        self.L, self.failed = kernels.factorise(
-            kernels.add_to_diagonal(scaled_kernel, torch.ones_like(scale[..., 0]))
-        )
+        self.factor = factorise(add_to_diagonal(kernel, torch.ones_like(kernel[..., 0])))
+        self.failed = self.factor.failed
 
     def _left(self, b: Tensor) -> Tensor:
         """J̃ A⁻¹ b: (…, d_w) → (…, n·k)."""
@@ -64,7 +68,7 @@ class DualPrecision(Precision):
 
     def solve(self, b: Tensor) -> Tensor:
         """Woodbury, one pair of triangular solves in n·k dimensions."""
-        return b / self.hyper.weight_precision - self._right(kernels.solve_factored(self.L, self._left(b)))
+        return b / self.hyper.weight_precision - self._right(self.factor.solve(self._left(b)))
 
     def newton_step(self, tangent: TangentModel, hyper: Hyper) -> Tensor:
         """−H⁻¹ (A' w − J̃ᵀ r̃) with A' of `hyper`, A of H and r̃ = B^½ (y − f).
@@ -74,17 +78,16 @@ class DualPrecision(Precision):
         """
         decay = hyper.weight_precision * tangent.w
         scaled = self.scale.squeeze(-1) * tangent.residual.flatten(-2)
-        fitted = kernels.solve_factored(self.L, scaled + self._left(decay))
+        fitted = self.factor.solve(scaled + self._left(decay))
         return self._right(fitted) - decay / self.hyper.weight_precision
 
     def logdet(self) -> Tensor:
         """Log det A + log det S."""
-        alpha = self.hyper.weight_precision.expand(*self.J.shape[:-2], self.J.shape[-1])
-        return alpha.log().sum(-1) + kernels.logdet_factored(self.L)
+        return (self.hyper.prior.sizes * self.hyper.alpha.log()).sum(-1) + self.factor.logdet()
 
     def _weight_gamma(self) -> Tensor:
         """How far the data determine each weight, 1 − α_j (H⁻¹)_jj ≥ 0, without cancellation: (…, d_w)."""
-        whitened = kernels.solve_lower(self.L, self.scale * self.J)
+        whitened = self.factor.solve_lower(self.scale * self.J)
         return whitened.square().sum(-2) / self.hyper.weight_precision
 
     def diag_inverse(self) -> Tensor:
@@ -94,12 +97,12 @@ class DualPrecision(Precision):
     def group_gamma(self) -> Tensor:
         """Summed over weights, or, when one α governs all of them, over residuals, which is cheaper."""
         if len(self.hyper.prior) == 1:
-            return self._residual_gamma().sum(-1, keepdim=True)
+            return (self.J.shape[-2] - self.factor.trace_inverse()).unsqueeze(-1)
         return self.hyper.prior.sum(self._weight_gamma())
 
     def _residual_gamma(self) -> Tensor:
         """The leverage of each residual, β J H⁻¹ Jᵀ on the diagonal = 1 − diag(S⁻¹): (…, n·k)."""
-        return 1 - kernels.diag_inverse_factored(self.L)
+        return 1 - self.factor.diag_inverse()
 
     def output_gamma(self) -> Tensor:
         """The residuals' leverages, summed over the rows of each output."""
@@ -109,7 +112,7 @@ class DualPrecision(Precision):
     def whiten(self, J: Tensor) -> tuple[Tensor, Tensor]:
         """P = J A^−½ and M = (L⁻¹ J̃ A⁻¹ Jᵀ)ᵀ: the prior's variance less what the data explain."""
         alpha = self.hyper.weight_precision.unsqueeze(-2)
-        explained = kernels.solve_lower(self.L, self.scale * (self.J @ (J / alpha).mT))
+        explained = self.factor.solve_lower(self.scale * (self.J @ (J / alpha).mT))
         return J / alpha.sqrt(), explained.mT
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
@@ -119,5 +122,5 @@ class DualPrecision(Precision):
         prior = standard_normal((*shape, self.J.shape[-1]), self.J, generator) / alpha.sqrt()
         noise = standard_normal((*shape, self.J.shape[-2]), self.J, generator)
         pseudo = self.scale * (self.J @ prior.mT) + noise.mT  # (…, n·k, count)
-        correction = self.scale * torch.cholesky_solve(pseudo, self.L)
+        correction = self.scale * self.factor.solve_upper(self.factor.solve_lower(pseudo))
         return prior - (correction.mT @ self.J) / alpha

@@ -1,49 +1,41 @@
-"""The few dense operations the exact curvatures are made of; the one place to make them faster."""
+"""The symmetric product that every exact curvature begins with, and what is done to its triangle."""
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Iterable
+
 from torch import Tensor
 
+from online_laplace.curvature import lapack
 
-def factorise(H: Tensor) -> tuple[Tensor, Tensor]:
-    """The Cholesky factor L of H = L Lᵀ and, per matrix, whether there is none: (…, d, d) and (…).
 
-    Where there is none, L has NaN on its diagonal, so that nothing computed from it can pass for a number.
+def gram(blocks: Iterable[Tensor], *, of_rows: bool = False) -> Tensor:
+    """Σ AᵀA (…, d, d) over the blocks A (…, n, d) of rows; AAᵀ (…, n, n) of a single one where `of_rows`.
+
+    The product is symmetric, and only its lower triangle is computed and may be read.
     """
-    L, info = torch.linalg.cholesky_ex(H)
-    failed = info != 0
-    L.diagonal(dim1=-2, dim2=-1).masked_fill_(failed.unsqueeze(-1), torch.nan)
-    return L, failed
-
-
-def solve_lower(L: Tensor, B: Tensor) -> Tensor:
-    """L⁻¹ B."""
-    return torch.linalg.solve_triangular(L, B, upper=False)
-
-
-def solve_upper(L: Tensor, B: Tensor) -> Tensor:
-    """L⁻ᵀ B."""
-    return torch.linalg.solve_triangular(L.mT, B, upper=True)
-
-
-def solve_factored(L: Tensor, b: Tensor) -> Tensor:
-    """(L Lᵀ)⁻¹ b for one vector per matrix: (…, d)."""
-    return torch.cholesky_solve(b.unsqueeze(-1), L).squeeze(-1)
-
-
-def logdet_factored(L: Tensor) -> Tensor:
-    """log det(L Lᵀ): (…)."""
-    return 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-
-
-def diag_inverse_factored(L: Tensor) -> Tensor:
-    """The diagonal of (L Lᵀ)⁻¹: the squared column norms of L⁻¹. Shape (…, d)."""
-    identity = torch.eye(L.shape[-1], dtype=L.dtype, device=L.device).expand_as(L)
-    return solve_lower(L, identity).square().sum(-2)
+    total: Tensor | None = None
+    for A in blocks:
+        if not lapack.serves(A):
+            product = A @ A.mT if of_rows else A.mT @ A
+            total = product if total is None else total.add_(product)
+            continue
+        if total is None:
+            order = A.shape[-2] if of_rows else A.shape[-1]
+            total = A.new_zeros(*A.shape[:-2], order, order)
+        lapack.add_gram(A.reshape(-1, *A.shape[-2:]), total.view(-1, *total.shape[-2:]), of_rows=of_rows)
+    assert total is not None
+    return total
 
 
 def add_to_diagonal(H: Tensor, values: Tensor) -> Tensor:
     """H with `values` (…, d) or (…, 1) added to its diagonal, in place."""
     H.diagonal(dim1=-2, dim2=-1).add_(values)
     return H
+
+
+def sum_of_products(A: Tensor, B: Tensor) -> Tensor:
+    """Tr(A B) of two symmetric matrices (…, d, d) of which only the lower triangles are read: (…)."""
+    product = A * B
+    diagonal = product.diagonal(dim1=-2, dim2=-1).sum(-1)
+    return 2 * product.tril(-1).sum((-2, -1)) + diagonal

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import torch
 from torch import Tensor
 
+from online_laplace.model.jacobian import Jacobian, blocks, linearise_rows
 from online_laplace.model.network import Network
 from online_laplace.types import Hyper, Problem
 
@@ -17,7 +19,7 @@ class TangentModel:
 
     w: Tensor
     f: Tensor
-    J: Tensor
+    J: Jacobian
     y: Tensor
 
     @cached_property
@@ -41,7 +43,7 @@ class TangentModel:
 
 def linearise(network: Network, w: Tensor, problem: Problem) -> TangentModel:
     """The tangent model of `network` at w on the rows of `problem`."""
-    f, J = network.linearise(w, problem.X)
+    f, J = linearise_rows(network, w, problem.X)
     return TangentModel(w, f, J, problem.y)
 
 
@@ -62,11 +64,15 @@ def rows(J: Tensor) -> Tensor:
     return J.flatten(-3, -2)
 
 
-def jacobian_vector(J: Tensor, v: Tensor) -> Tensor:
+def jacobian_vector(J: Jacobian, v: Tensor) -> Tensor:
     """J v: (…, n, k, d_w) and (…, d_w) → (…, n, k)."""
-    return (rows(J) @ v.unsqueeze(-1)).squeeze(-1).unflatten(-1, J.shape[-3:-1])
+    parts = [(rows(block) @ v.unsqueeze(-1)).squeeze(-1) for _, block in blocks(J)]
+    return (parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)).unflatten(-1, J.shape[-3:-1])
 
 
-def vector_jacobian(J: Tensor, u: Tensor) -> Tensor:
+def vector_jacobian(J: Jacobian, u: Tensor) -> Tensor:
     """Jᵀ u: (…, n, k, d_w) and (…, n, k) → (…, d_w)."""
-    return (u.flatten(-2).unsqueeze(-2) @ rows(J)).squeeze(-2)
+    products = [
+        (u[..., chosen, :].flatten(-2).unsqueeze(-2) @ rows(block)).squeeze(-2) for chosen, block in blocks(J)
+    ]
+    return products[0] if len(products) == 1 else torch.stack(products).sum(0)

@@ -1,0 +1,121 @@
+"""The Cholesky factor of a positive definite matrix per replica, and what follows from it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from online_laplace.curvature import lapack
+
+
+class Factor(ABC):
+    """H = L Lᵀ for matrices H (…, d, d).
+
+    `failed` (…) marks those that have no factor: what is computed of them is NaN, and the others are exact.
+    """
+
+    failed: Tensor
+    inverse: Tensor  # L⁻¹ (…, d, d), zero above the diagonal
+
+    @abstractmethod
+    def logdet(self) -> Tensor:
+        """log det H: (…)."""
+
+    @abstractmethod
+    def solve_lower(self, B: Tensor) -> Tensor:
+        """L⁻¹ B: (…, d, m)."""
+
+    @abstractmethod
+    def solve_upper(self, B: Tensor) -> Tensor:
+        """L⁻ᵀ B: (…, d, m)."""
+
+    @abstractmethod
+    def solve(self, b: Tensor) -> Tensor:
+        """H⁻¹ b for one vector per matrix: (…, d)."""
+
+    def diag_inverse(self) -> Tensor:
+        """The diagonal of H⁻¹, the squared column norms of L⁻¹: (…, d)."""
+        return self.inverse.square().sum(-2)
+
+    def trace_inverse(self) -> Tensor:
+        """Tr(H⁻¹), the squared norm of L⁻¹: (…)."""
+        flat = self.inverse.flatten(-2)
+        return (flat.unsqueeze(-2) @ flat.unsqueeze(-1)).squeeze(-1).squeeze(-1)
+
+
+def factorise(H: Tensor) -> Factor:
+    """The factor of H (…, d, d), of which only the lower triangle is read and which is taken over."""
+    return LapackFactor(H) if lapack.serves(H) else InvertedFactor(H)
+
+
+class LapackFactor(Factor):
+    """L in the place of H, and its inverse once somebody asks for it."""
+
+    def __init__(self, H: Tensor) -> None:
+        """Factorise in place where H is contiguous."""
+        self.shape = H.shape
+        self._L = H.reshape(-1, *H.shape[-2:])
+        failed = lapack.cholesky_(self._L)
+        self._L.diagonal(dim1=-2, dim2=-1).masked_fill_(failed.unsqueeze(-1), torch.nan)
+        self.failed = failed.reshape(H.shape[:-2])
+
+    @cached_property
+    def inverse(self) -> Tensor:  # type: ignore[override]
+        """L⁻¹ (…, d, d)."""
+        inverse = self._L.tril()
+        lapack.invert_lower_(inverse)
+        return inverse.reshape(self.shape)
+
+    def logdet(self) -> Tensor:
+        """Twice the log of the factor's diagonal."""
+        return 2 * self._L.diagonal(dim1=-2, dim2=-1).log().sum(-1).reshape(self.shape[:-2])
+
+    def solve(self, b: Tensor) -> Tensor:
+        """Forward, then back."""
+        solved = b.expand(*self.shape[:-2], -1).clone(memory_format=torch.contiguous_format)
+        lapack.solve_(self._L, solved.view(-1, self.shape[-1]))
+        return solved
+
+    def solve_lower(self, B: Tensor) -> Tensor:
+        """Forward."""
+        return self._solve(B, transposed=False)
+
+    def solve_upper(self, B: Tensor) -> Tensor:
+        """Back."""
+        return self._solve(B, transposed=True)
+
+    def _solve(self, B: Tensor, *, transposed: bool) -> Tensor:
+        solved = B.expand(*self.shape[:-2], -1, -1).clone(memory_format=torch.contiguous_format)
+        lapack.solve_lower_(self._L, solved.view(-1, *B.shape[-2:]), transposed=transposed)
+        return solved
+
+
+class InvertedFactor(Factor):
+    """L⁻¹ at once, from which a device answers everything by products, far faster than by solving."""
+
+    def __init__(self, H: Tensor) -> None:
+        """Factorise and invert."""
+        L, info = torch.linalg.cholesky_ex(H)
+        self.failed = info != 0
+        identity = torch.eye(H.shape[-1], dtype=H.dtype, device=H.device)
+        self.inverse = torch.linalg.solve_triangular(L, identity.expand_as(L), upper=False)
+        self.inverse.diagonal(dim1=-2, dim2=-1).masked_fill_(self.failed.unsqueeze(-1), torch.nan)
+
+    def logdet(self) -> Tensor:
+        """Twice the log of the diagonal, which the inverse holds inverted."""
+        return -2 * self.inverse.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+    def solve(self, b: Tensor) -> Tensor:
+        """L⁻ᵀ L⁻¹ b."""
+        return self.solve_upper(self.solve_lower(b.unsqueeze(-1))).squeeze(-1)
+
+    def solve_lower(self, B: Tensor) -> Tensor:
+        """A product."""
+        return self.inverse @ B
+
+    def solve_upper(self, B: Tensor) -> Tensor:
+        """A product."""
+        return self.inverse.mT @ B

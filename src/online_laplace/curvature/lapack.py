@@ -1,0 +1,193 @@
+"""SciPy's BLAS and LAPACK on the matrices of a batch, one replica after another, on the CPU.
+
+torch multiplies whole squares where a triangle would do, and inverts a triangular matrix as it would solve
+any system: on one thread that takes twice as long. SciPy's wrappers for Python hold the interpreter's lock in
+some of these routines; the function pointers that it publishes for Cython do not, so that replicas can share
+the cores.
+
+To these column-major routines a row-major lower triangle is an upper one: hence every "U".
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from scipy.linalg import cython_blas, cython_lapack
+from threadpoolctl import ThreadpoolController
+from torch import Tensor
+
+# A triangle up to this size is inverted by LAPACK, a larger one by halves and products, which are faster.
+SMALLEST_HALF = 64
+
+_PREFIX = {torch.float64: "d", torch.float32: "s"}
+_REAL = {torch.float64: ctypes.c_double, torch.float32: ctypes.c_float}
+
+
+def serves(A: Tensor) -> bool:
+    """Whether these routines can take the tensor."""
+    return A.device.type == "cpu" and A.dtype in _PREFIX
+
+
+def add_gram(A: Tensor, out: Tensor, *, of_rows: bool = False) -> None:
+    """Add the lower triangle of AᵀA, or of AAᵀ where `of_rows`, to `out`: A (r, n, d), out (r, m, m)."""
+    A = A if A.stride(-1) == 1 and A.stride(-2) >= A.shape[-1] else A.contiguous()
+    (n, d), order = A.shape[-2:], out.shape[-1]
+    along, trans = (d, b"T") if of_rows else (n, b"N")
+    syrk, one = _routine("syrk", A.dtype), _real(1.0, A.dtype)
+
+    def work(i: int) -> None:
+        syrk(
+            b"U", trans, _int(order), _int(along), one, _at(A, i), _int(A.stride(-2)), one, _at(out, i),
+            _int(order),
+        )  # fmt: skip
+
+    _for_each(len(A), work)
+
+
+def cholesky_(H: Tensor) -> Tensor:
+    """Overwrite the lower triangles of H (r, d, d) with their factors; return which have none, (r,)."""
+    d = H.shape[-1]
+    failed = torch.zeros(len(H), dtype=torch.bool)
+    potrf = _routine("potrf", H.dtype)
+
+    def work(i: int) -> None:
+        info = ctypes.c_int(0)
+        potrf(b"U", _int(d), _at(H, i), _int(d), ctypes.byref(info))
+        failed[i] = info.value != 0
+
+    _for_each(len(H), work)
+    # OpenBLAS compares a pivot with zero, and a NaN passes every such comparison.
+    return failed | ~H.diagonal(dim1=-2, dim2=-1).sum(-1).isfinite()
+
+
+def invert_lower_(L: Tensor) -> None:
+    """Overwrite the lower triangles of L (r, d, d) with those of their inverses."""
+    d = L.shape[-1]
+    _for_each(len(L), lambda i: _invert(_at(L, i), d, d, L.dtype))
+
+
+def _invert(start: int, d: int, stride: int, dtype: torch.dtype) -> None:
+    """One triangle by halves: the inverse of [A 0; B C] is [A⁻¹ 0; −C⁻¹ B A⁻¹ C⁻¹]."""
+    if d <= SMALLEST_HALF:
+        info = ctypes.byref(ctypes.c_int(0))
+        _routine("trtri", dtype)(b"U", b"N", _int(d), start, _int(stride), info)
+        return
+    head = (d // 2 + 7) // 8 * 8
+    tail = d - head
+    size = torch.finfo(dtype).bits // 8
+    below = start + size * head * stride
+    corner = below + size * head
+    _invert(start, head, stride, dtype)
+    _invert(corner, tail, stride, dtype)
+    trmm = _routine("trmm", dtype)
+    for side, triangle, sign in ((b"L", start, -1.0), (b"R", corner, 1.0)):
+        trmm(
+            side, b"U", b"N", b"N", _int(head), _int(tail), _real(sign, dtype), triangle, _int(stride),
+            below, _int(stride),
+        )  # fmt: skip
+
+
+def solve_(L: Tensor, b: Tensor) -> None:
+    """Overwrite b (r, d) with (L Lᵀ)⁻¹ b."""
+    d = L.shape[-1]
+    trsv = _routine("trsv", L.dtype)
+
+    def work(i: int) -> None:
+        for trans in (b"T", b"N"):
+            trsv(b"U", trans, b"N", _int(d), _at(L, i), _int(d), _at(b, i), _int(1))
+
+    _for_each(len(L), work)
+
+
+def solve_lower_(L: Tensor, B: Tensor, *, transposed: bool = False) -> None:
+    """Overwrite B (r, d, m) with L⁻¹ B, or L⁻ᵀ B where `transposed`."""
+    d, m = B.shape[-2:]
+    if m == 0:
+        return
+    trsm, one = _routine("trsm", L.dtype), _real(1.0, L.dtype)
+    trans = b"T" if transposed else b"N"
+
+    def work(i: int) -> None:
+        trsm(
+            b"R", b"U", trans, b"N", _int(m), _int(d), one, _at(L, i), _int(d), _at(B, i), _int(m)
+        )  # fmt: skip
+
+    _for_each(len(L), work)
+
+
+def _for_each(count: int, work: Callable[[int], None]) -> None:
+    """Do the work for every replica: side by side if there are enough of them, else with threads inside."""
+    threads = torch.get_num_threads()
+    if count < threads:
+        with _blas_threads(threads):
+            for i in range(count):
+                work(i)
+        return
+    with _blas_threads(1):
+        if threads == 1:
+            for i in range(count):
+                work(i)
+        else:
+            for _ in _pool(threads).map(work, range(count)):
+                pass
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="replica")
+
+
+@cache
+def _libraries() -> list[Any]:
+    """What controls the threads of every BLAS in this process; torch's own follows torch."""
+    return ThreadpoolController().select(user_api="blas").lib_controllers
+
+
+@contextmanager
+def _blas_threads(count: int) -> Iterator[None]:
+    """As many threads for BLAS as it may have beside torch's, which rest meanwhile."""
+    before = [library.get_num_threads() for library in _libraries()]
+    for library in _libraries():
+        library.set_num_threads(count)
+    try:
+        yield
+    finally:
+        for library, threads in zip(_libraries(), before, strict=True):
+            library.set_num_threads(threads)
+
+
+@cache
+def _routine(name: str, dtype: torch.dtype) -> Callable[..., None]:
+    """The Fortran routine, every argument by its address."""
+    name = _PREFIX[dtype] + name
+    module = cython_blas if name in cython_blas.__pyx_capi__ else cython_lapack
+    capsule = module.__pyx_capi__[name]
+    signature = ctypes.pythonapi.PyCapsule_GetName
+    signature.restype, signature.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    described = signature(capsule)
+    arguments = described.count(b",") + 1
+    routine: Callable[..., None] = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * arguments)(
+        pointer(capsule, described)
+    )
+    return routine
+
+
+def _at(A: Tensor, i: int) -> int:
+    """The address of one replica's first number."""
+    return A.data_ptr() + i * A.stride(0) * A.element_size()
+
+
+def _int(value: int) -> Any:
+    return ctypes.byref(ctypes.c_int(value))
+
+
+def _real(value: float, dtype: torch.dtype) -> Any:
+    return ctypes.byref(_REAL[dtype](value))
