@@ -13,6 +13,9 @@ from online_laplace.errors import InputError
 if TYPE_CHECKING:
     from online_laplace.hyper.prior import Prior
 
+# How many steps: a number, or a tensor () where a device counts on its own.
+Count = int | Tensor
+
 
 @dataclass(frozen=True)
 class Problem:

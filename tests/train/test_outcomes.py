@@ -119,8 +119,9 @@ def test_an_outcome_names_what_diverged_and_when(name):
     for _ in range(6):
         state = procedure.step(state)
     before = state
-    tangent = replace(state.tangent, y=with_target(math.nan).y)
-    state = procedure.step(replace(state, tangent=tangent))
+    gradient = state.gradient.clone()
+    gradient[1] = math.nan
+    state = procedure.step(replace(state, gradient=gradient))
     for _ in range(4):
         state = procedure.step(state)
     outcomes = state.outcomes()

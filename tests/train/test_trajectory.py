@@ -18,7 +18,7 @@ from online_laplace.posterior.predictive import Units
 from online_laplace.train.adam import Adam
 from online_laplace.train.gauss_newton import GaussNewton
 from online_laplace.train.history import Evaluation, observe
-from online_laplace.train.loop import Watch
+from online_laplace.train.loop import Watch, run
 from online_laplace.train.online import MEANS, Online
 from online_laplace.train.outcome import CONVERGED
 from online_laplace.train.procedures import Schedule, train_online
@@ -31,8 +31,8 @@ NETWORK = MLP(2, (4,))
 PROBLEM = wave(25, replicas=(3,), noise=0.5)
 
 PROCEDURES = {
-    "adam": lambda mean, look_back: Online(NETWORK, PROBLEM, mean, Adam(lr=0.1), look_back=look_back),
-    "gauss-newton": lambda mean, look_back: GaussNewton(NETWORK, PROBLEM, mean, look_back=look_back),
+    "adam": lambda mean: Online(NETWORK, PROBLEM, mean, Adam(lr=0.1)),
+    "gauss-newton": lambda mean: GaussNewton(NETWORK, PROBLEM, mean),
 }
 
 
@@ -41,11 +41,11 @@ def start(prior="scalar"):
     return w, initial_hyper(NETWORK, w, prior=prior)
 
 
-def walk(procedure, w, hyper, steps):
-    """The states before the first step and after each."""
+def walk(procedure, w, hyper, steps, look_back=None):
+    """The states before the first step and after each, as the loop takes them."""
     states = [procedure.init(w, hyper)]
     for _ in range(steps):
-        states.append(procedure.step(states[-1]))
+        states.append(run(procedure, states[-1], states[-1].step + 1, Watch(), look_back)[0])
     assert states[-1].ending.running.all()
     return states
 
@@ -54,7 +54,7 @@ def walk(procedure, w, hyper, steps):
 @pytest.mark.parametrize("procedure", MEANS)
 @pytest.mark.parametrize("optimiser", PROCEDURES)
 def test_the_best_is_the_step_of_highest_laplace_evidence_and_no_other(optimiser, procedure, prior):
-    states = walk(PROCEDURES[optimiser](MEANS[procedure], 100), *start(prior), 40)
+    states = walk(PROCEDURES[optimiser](MEANS[procedure]), *start(prior), 40)
     for end in (7, 40):  # it is the best so far at every moment
         taken = list(enumerate(pairwise(states[: end + 1]), start=1))
         best = states[end].best
@@ -76,7 +76,7 @@ def test_the_best_is_the_step_of_highest_laplace_evidence_and_no_other(optimiser
 
 
 def test_the_best_is_not_always_the_last():
-    steps = [walk(make(at_weights, 100), *start(), 40)[-1].best.step.tolist() for make in PROCEDURES.values()]
+    steps = [walk(make(at_weights), *start(), 40)[-1].best.step.tolist() for make in PROCEDURES.values()]
     assert any(0 < step < 35 for found in steps for step in found)
 
 
@@ -114,7 +114,7 @@ def of_states(states):
 @pytest.mark.parametrize("optimiser", PROCEDURES)
 @pytest.mark.parametrize(("look_back", "steps"), [(1, 25), (2, 25), (3, 32)])
 def test_the_trail_holds_the_latest_looks_oldest_first(optimiser, look_back, steps):
-    states = walk(PROCEDURES[optimiser](at_weights, look_back), *start("layerwise"), steps)
+    states = walk(PROCEDURES[optimiser](at_weights), *start("layerwise"), steps, look_back)
     last = steps - steps % look_back
     looks = range(last - (TRAIL_LENGTH - 1) * look_back, last + 1, look_back)
     for values, expected in zip(states[-1].trail, of_states([states[i] for i in looks]), strict=True):
@@ -125,7 +125,7 @@ def test_the_trail_holds_the_latest_looks_oldest_first(optimiser, look_back, ste
 
 @pytest.mark.parametrize("optimiser", PROCEDURES)
 def test_what_is_kept_is_the_end_the_best_or_the_trail(optimiser):
-    state = walk(PROCEDURES[optimiser](at_weights, 2), *start("layerwise"), 30)[-1]
+    state = walk(PROCEDURES[optimiser](at_weights), *start("layerwise"), 30, 2)[-1]
     last, best, average = (state.kept(what) for what in KEEP)
     assert KEEP == ("last", "evidence", "average")
     for values, expected in zip(last, (state.w, state.hyper.alpha, state.hyper.beta), strict=True):
@@ -155,7 +155,7 @@ def test_online_training_returns_what_it_was_asked_to_keep(what, optimiser, proc
         what_to_keep=what,
     )
     # 40 steps: ten looks over the second half of them are two steps apart
-    states = walk(PROCEDURES[optimiser](MEANS[procedure], 2), w, hyper, steps)
+    states = walk(PROCEDURES[optimiser](MEANS[procedure]), w, hyper, steps, 2)
     best = states[-1].best
     expected = {
         "last": of_states([states[-1]]),

@@ -36,14 +36,13 @@ class Factor(ABC):
     def solve(self, b: Tensor) -> Tensor:
         """H⁻¹ b for one vector per matrix: (…, d)."""
 
+    @abstractmethod
+    def trace_inverse(self) -> Tensor:
+        """Tr(H⁻¹), the squared norm of L⁻¹: (…)."""
+
     def diag_inverse(self) -> Tensor:
         """The diagonal of H⁻¹, the squared column norms of L⁻¹: (…, d)."""
         return self.inverse.square().sum(-2)
-
-    def trace_inverse(self) -> Tensor:
-        """Tr(H⁻¹), the squared norm of L⁻¹: (…)."""
-        flat = self.inverse.flatten(-2)
-        return (flat.unsqueeze(-2) @ flat.unsqueeze(-1)).squeeze(-1).squeeze(-1)
 
 
 def factorise(H: Tensor) -> Factor:
@@ -72,6 +71,10 @@ class LapackFactor(Factor):
     def logdet(self) -> Tensor:
         """Twice the log of the factor's diagonal."""
         return 2 * self._L.diagonal(dim1=-2, dim2=-1).log().sum(-1).reshape(self.shape[:-2])
+
+    def trace_inverse(self) -> Tensor:
+        """Replica by replica."""
+        return lapack.squared_norms(self.inverse.view(self._L.shape)).reshape(self.shape[:-2])
 
     def solve(self, b: Tensor) -> Tensor:
         """Forward, then back."""
@@ -107,6 +110,11 @@ class InvertedFactor(Factor):
     def logdet(self) -> Tensor:
         """Twice the log of the diagonal, which the inverse holds inverted."""
         return -2 * self.inverse.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+    def trace_inverse(self) -> Tensor:
+        """One product a replica."""
+        flat = self.inverse.flatten(-2)
+        return (flat.unsqueeze(-2) @ flat.unsqueeze(-1)).squeeze(-1).squeeze(-1)
 
     def solve(self, b: Tensor) -> Tensor:
         """L⁻ᵀ L⁻¹ b."""

@@ -121,6 +121,13 @@ def solve_lower_(L: Tensor, B: Tensor, *, transposed: bool = False) -> None:
     _for_each(len(L), work)
 
 
+def squared_norms(A: Tensor) -> Tensor:
+    """The sum of the squares of each matrix: (r, d, d) → (r,)."""
+    dot, size = _routine("dot", A.dtype, _REAL[A.dtype]), _int(A[0].numel())
+    norms = [dot(size, _at(A, i), _int(1), _at(A, i), _int(1)) for i in range(len(A))]
+    return A.new_tensor(norms)
+
+
 def _for_each(count: int, work: Callable[[int], None]) -> None:
     """Do the work for every replica: side by side if there are enough of them, else with threads inside."""
     threads = torch.get_num_threads()
@@ -163,7 +170,7 @@ def _blas_threads(count: int) -> Iterator[None]:
 
 
 @cache
-def _routine(name: str, dtype: torch.dtype) -> Callable[..., None]:
+def _routine(name: str, dtype: torch.dtype, returns: Any = None) -> Callable[..., Any]:
     """The Fortran routine, every argument by its address."""
     name = _PREFIX[dtype] + name
     module = cython_blas if name in cython_blas.__pyx_capi__ else cython_lapack
@@ -174,9 +181,8 @@ def _routine(name: str, dtype: torch.dtype) -> Callable[..., None]:
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     described = signature(capsule)
     arguments = described.count(b",") + 1
-    routine: Callable[..., None] = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * arguments)(
-        pointer(capsule, described)
-    )
+    prototype = ctypes.CFUNCTYPE(returns, *[ctypes.c_void_p] * arguments)
+    routine: Callable[..., Any] = prototype(pointer(capsule, described))
     return routine
 
 

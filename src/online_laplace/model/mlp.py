@@ -34,6 +34,11 @@ class MLP:
             raise InputError(f"every layer needs at least one unit; got widths {self.widths}")
 
     @property
+    def recordable(self) -> bool:
+        """Yes: no operation waits for a number."""
+        return True
+
+    @property
     def widths(self) -> tuple[int, ...]:
         """The number of units of every layer, inputs and outputs included."""
         return (self.d_in, *self.hidden, self.d_out)

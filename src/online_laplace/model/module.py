@@ -24,6 +24,11 @@ class ModuleNetwork:
         self.module = copy.deepcopy(module).double().cpu()
         self.d_out = d_out
 
+    @property
+    def recordable(self) -> bool:
+        """Nobody knows: a module may do anything."""
+        return False
+
     @cached_property
     def tensors(self) -> tuple[TensorSlot, ...]:
         """The module's parameters in the order in which it names them."""

@@ -45,6 +45,10 @@ class Network(Protocol):
         """The number of outputs k."""
 
     @property
+    def recordable(self) -> bool:
+        """Whether its functions are the same sequence of tensor operations whatever the numbers are."""
+
+    @property
     def tensors(self) -> tuple[TensorSlot, ...]:
         """The parameter tensors in the order in which the flat weights hold them."""
 

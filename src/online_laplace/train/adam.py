@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from online_laplace.types import Count
+
 
 class AdamState(NamedTuple):
-    """The running moments, shaped like the weights, and how many steps they have seen."""
+    """The running moments, shaped like the weights, and how many steps they have seen.
+
+    On a device that replays a recorded step, the count is a tensor and the next one follows from it.
+    """
 
     first: Tensor
     second: Tensor
-    taken: int
+    taken: Count
 
     def where(self, running: Tensor, old: AdamState) -> AdamState:
         """These moments for running replicas (…), the old ones for those that have ended."""
@@ -42,6 +47,11 @@ class Adam:
         taken = state.taken + 1
         first = torch.lerp(state.first, gradient, 1 - self.beta1)
         second = torch.lerp(state.second, gradient.square(), 1 - self.beta2)
-        rate = self.lr * self.decay**state.taken / (1 - self.beta1**taken)
-        spread = (second / (1 - self.beta2**taken)).sqrt() + self.epsilon
+        rate = self.lr * _power(self.decay, state.taken) / (1 - _power(self.beta1, taken))
+        spread = (second / (1 - _power(self.beta2, taken))).sqrt_().add_(self.epsilon)
         return w - rate * first / spread, AdamState(first, second, taken)
+
+
+def _power(base: float, exponent: Count) -> Any:
+    """In double precision, whatever the weights are in."""
+    return torch.float_power(base, exponent) if isinstance(exponent, Tensor) else base**exponent

@@ -34,6 +34,11 @@ class Descent:
     optimiser: Adam = Adam()
     mode_tolerance: float = 0.0
 
+    @property
+    def recordable(self) -> bool:
+        """As far as the network is."""
+        return self.network.recordable
+
     def init(self, w: Tensor, hyper: Hyper) -> DescentState:
         """The first weights w (…, d_w), no moments."""
         return DescentState(w, hyper, Ending.none(w), 0, self.optimiser.init(w))
@@ -77,6 +82,11 @@ class ValidatedDescent:
 
     descent: Descent
     validation: Problem
+
+    @property
+    def recordable(self) -> bool:
+        """As far as the descent is."""
+        return self.descent.recordable
 
     def init(self, w: Tensor, hyper: Hyper) -> ValidatedState:
         """Score the first weights."""

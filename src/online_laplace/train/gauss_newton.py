@@ -52,16 +52,20 @@ class GaussNewton:
     """OL (`mean=at_weights`) or LM (`mean=at_mode`) with damped Gauss-Newton steps.
 
     Replicas accept and reject on their own; no accepted step raises the loss. Each accepted step is followed
-    by `updates` of the hyperparameters. Every `look_back` steps the trail takes a look.
+    by `updates` of the hyperparameters.
     """
 
     network: Network
     problem: Problem
     mean: Mean
     form: str = "auto"
-    look_back: int = 100
     updates: int = 1
     initial_damping: float = 1.0
+
+    @property
+    def recordable(self) -> bool:
+        """Not: where every replica refuses its step there is nothing to linearise."""
+        return False
 
     def init(self, w: Tensor, hyper: Hyper) -> GaussNewtonState:
         """Linearise at the first weights w (…, d_w)."""
@@ -87,8 +91,6 @@ class GaussNewton:
         state = replace(_adapt(state, running, proposal.gain), step=step, ending=ending)
         if accepted.any():
             state = self._move(state, accepted, proposal.w)
-        if step % self.look_back == 0:
-            state = replace(state, trail=state.trail.push(state.w, state.hyper))
         return state
 
     def _propose(self, state: GaussNewtonState) -> Proposal:

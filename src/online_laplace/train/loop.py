@@ -13,6 +13,7 @@ from online_laplace.errors import InputError
 from online_laplace.train.checkpoint import Keeper, resume
 from online_laplace.train.history import History, Info
 from online_laplace.train.outcome import Ending, Outcome
+from online_laplace.train.replay import walker
 from online_laplace.types import Hyper
 
 
@@ -24,6 +25,10 @@ class State:
     hyper: Hyper
     ending: Ending
     step: int
+
+    def remember(self) -> Self:
+        """The same state with a look along its trajectory kept, if its procedure keeps any."""
+        return self
 
     def settle(self, converged: Tensor) -> Self:
         """The same state with the replicas of `converged` (…) at their end."""
@@ -49,6 +54,10 @@ S = TypeVar("S", bound=State)
 
 class Procedure(Protocol[S]):
     """A way to train. Every procedure has this anatomy."""
+
+    @property
+    def recordable(self) -> bool:
+        """Whether a step is the same sequence of tensor operations whatever the numbers are."""
 
     def init(self, w: Tensor, hyper: Hyper) -> S:
         """The state before the first step."""
@@ -77,9 +86,12 @@ class Watch:
             raise InputError(f"the cadence must be at least one step, not {self.every}")
 
 
-def run(procedure: Procedure[S], state: S, steps: int, watch: Watch) -> tuple[S, History]:
+def run(
+    procedure: Procedure[S], state: S, steps: int, watch: Watch, look_back: int | None = None
+) -> tuple[S, History]:
     """Take steps until `steps` are done or no replica is running; return the end and what was seen.
 
+    Every `look_back` steps the state is told to remember where it is.
     `state` is the start. Where the keeper has an earlier attempt, the run goes on from that attempt's last
     look, and ends as if it had never stopped.
     """
@@ -89,6 +101,7 @@ def run(procedure: Procedure[S], state: S, steps: int, watch: Watch) -> tuple[S,
     kept = watch.keeper.load() if watch.keeper is not None else None
     if kept is not None:
         state, history = resume(procedure, state, kept)
+    walk = walker(procedure, state)
     while True:
         if watch.look is not None and history.steps[-1:] != [state.step]:
             info = watch.look(state)
@@ -101,5 +114,9 @@ def run(procedure: Procedure[S], state: S, steps: int, watch: Watch) -> tuple[S,
             watch.tick(state.step)
         if state.step >= steps or not state.ending.running.any():
             return state, history
-        for _ in range(min(watch.every, steps - state.step)):
-            state = procedure.step(state)
+        next_look = min(state.step + watch.every, steps)
+        while state.step < next_look:
+            memorable = next_look if look_back is None else (state.step // look_back + 1) * look_back
+            state = walk(state, min(next_look, memorable) - state.step)
+            if look_back is not None and state.step == memorable:
+                state = state.remember()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
@@ -10,10 +10,11 @@ from online_laplace.curvature import curvature
 from online_laplace.evidence import laplace_evidence
 from online_laplace.hyper.mackay import Mean, at_mode, at_weights, mackay_update, statistics
 from online_laplace.model.network import Network
-from online_laplace.model.tangent import TangentModel, linearise
+from online_laplace.model.tangent import linearise
 from online_laplace.train.adam import Adam, AdamState
 from online_laplace.train.loop import keep, keep_hyper
 from online_laplace.train.trajectory import OnlineState
+from online_laplace.train.tree import REBUILT
 from online_laplace.types import Hyper, Problem
 
 MEANS: dict[str, Mean] = {"ol": at_weights, "lm": at_mode}
@@ -21,39 +22,39 @@ MEANS: dict[str, Mean] = {"ol": at_weights, "lm": at_mode}
 
 @dataclass(frozen=True)
 class AdamOnlineState(OnlineState):
-    """A state that remembers Adam's moments and the tangent model at w, from which the next gradient comes.
+    """A state that remembers Adam's moments and ∇ℓ_f at w (…, d_w), which comes from the last step's J.
 
-    The tangent of a replica that has ended is not kept up; linearise at w to look at it.
+    The gradient of a replica that has ended is not kept up.
     """
 
-    tangent: TangentModel
     adam: AdamState
+    gradient: Tensor = field(metadata=REBUILT)
 
 
 @dataclass(frozen=True)
 class Online:
-    """OL (`mean=at_weights`) or LM (`mean=at_mode`) with full-batch Adam.
-
-    Every `look_back` steps the trail takes a look.
-    """
+    """OL (`mean=at_weights`) or LM (`mean=at_mode`) with full-batch Adam."""
 
     network: Network
     problem: Problem
     mean: Mean
     optimiser: Adam = Adam()
     form: str = "auto"
-    look_back: int = 100
+
+    @property
+    def recordable(self) -> bool:
+        """As far as the network is."""
+        return self.network.recordable
 
     def init(self, w: Tensor, hyper: Hyper) -> AdamOnlineState:
         """Linearise at the first weights w (…, d_w)."""
         start = OnlineState.start(w, hyper)
-        tangent = linearise(self.network, w, self.problem)
-        return AdamOnlineState(**vars(start), tangent=tangent, adam=self.optimiser.init(w))
+        gradient = linearise(self.network, w, self.problem).gradient(hyper)
+        return AdamOnlineState(**vars(start), adam=self.optimiser.init(w), gradient=gradient)
 
     def step(self, state: AdamOnlineState) -> AdamOnlineState:
         """Adam on ℓ_f, linearise, factorise, update: the order of the paper."""
-        gradient = state.tangent.gradient(state.hyper)
-        w, adam = self.optimiser.step(state.w, gradient, state.adam)
+        w, adam = self.optimiser.step(state.w, state.gradient, state.adam)
         tangent = linearise(self.network, w, self.problem)
         H = curvature(tangent.J, state.hyper, self.form).at(state.hyper)
         fit = self.mean(tangent, state.hyper, H)
@@ -70,7 +71,7 @@ class Online:
             ending=ending,
             step=step,
             best=best,
-            trail=state.trail.push(w, hyper) if step % self.look_back == 0 else state.trail,
-            tangent=tangent,
+            trail=state.trail,
             adam=adam.where(running, state.adam),
+            gradient=tangent.gradient(hyper),
         )

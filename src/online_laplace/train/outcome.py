@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from online_laplace.types import Count
+
 CONVERGED = "converged"
 STEP_LIMIT = "step limit"
 DIVERGED = "diverged"
@@ -62,36 +64,36 @@ class Ending(NamedTuple):
         """Which replicas ended with numbers that cannot be used: (…) of bool."""
         return self.code > _CONVERGED_CODE
 
-    def mark(self, code: int | Tensor, where: Tensor, step: int | Tensor) -> Ending:
+    def mark(self, code: int | Tensor, where: Tensor, step: Count) -> Ending:
         """End the running replicas of `where` with `code`; those that ended earlier keep their reason."""
         new = where & self.running
         return Ending(torch.where(new, code, self.code), torch.where(new, step, self.step))
 
-    def converged(self, where: Tensor, step: int | Tensor) -> Ending:
+    def converged(self, where: Tensor, step: Count) -> Ending:
         """End the replicas that met the tolerance."""
         return self.mark(_CONVERGED_CODE, where, step)
 
-    def curvature_failed(self, where: Tensor, step: int | Tensor) -> Ending:
+    def curvature_failed(self, where: Tensor, step: Count) -> Ending:
         """End the replicas whose H had no Cholesky factor."""
         return self.mark(_CURVATURE_CODE, where, step)
 
     def check(
         self,
-        step: int | Tensor,
+        step: Count,
         w: Tensor,
         alpha: Tensor,
         beta: Tensor,
         failed: Tensor | None = None,
     ) -> Ending:
         """End the replicas whose numbers are no longer usable, naming the first that was not."""
-        ending = self.mark(3, ~w.isfinite().all(-1), step)
+        code = torch.where(resolvable(beta).all(-1), 0, 5)
+        code = torch.where(resolvable(alpha).all(-1), code, 4)
         if failed is not None:
-            ending = ending.curvature_failed(failed, step)
-        for code, precision in ((4, alpha), (5, beta)):
-            ending = ending.mark(code, ~resolvable(precision).all(-1), step)
-        return ending
+            code = torch.where(failed, _CURVATURE_CODE, code)
+        code = torch.where(w.isfinite().all(-1), code, 3)
+        return self.mark(code, code > 0, step)
 
-    def outcomes(self, last_step: int | Tensor, dtype: torch.dtype) -> list[Outcome]:
+    def outcomes(self, last_step: Count, dtype: torch.dtype) -> list[Outcome]:
         """One outcome per replica, in order; those still running ended at `last_step`."""
         steps = torch.where(self.running, last_step, self.step)
         pairs = zip(self.code.reshape(-1).tolist(), steps.reshape(-1).tolist(), strict=True)

@@ -70,11 +70,11 @@ def train_online(
     look_back = max(1, schedule.steps // (2 * TRAIL_LENGTH))
     mean = MEANS[known_name("online procedure", procedure, MEANS)]
     if known_name("optimiser", optimiser, OPTIMISERS) == "adam":
-        online = Online(network, problem, mean, schedule.adam, form, look_back)
-        end, history = run(online, online.init(w, hyper), schedule.steps, schedule.watch)
+        online = Online(network, problem, mean, schedule.adam, form)
+        end, history = run(online, online.init(w, hyper), schedule.steps, schedule.watch, look_back)
         return _kept(_look_on(end, schedule.steps, look_back), history, procedure, what_to_keep)
-    newton = GaussNewton(network, problem, mean, form, look_back)
-    arrived, history = run(newton, newton.init(w, hyper), schedule.steps, schedule.watch)
+    newton = GaussNewton(network, problem, mean, form)
+    arrived, history = run(newton, newton.init(w, hyper), schedule.steps, schedule.watch, look_back)
     return _kept(_look_on(arrived, schedule.steps, look_back), history, procedure, what_to_keep)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from online_laplace.train.loop import State
 from online_laplace.train.outcome import Ending
-from online_laplace.types import Components, Hyper
+from online_laplace.types import Components, Count, Hyper
 
 KEEP = ("last", "evidence", "average")
 
@@ -33,7 +33,7 @@ class Best(NamedTuple):
         worst = torch.full_like(w[..., 0], -torch.inf)
         return cls(w, hyper.alpha, hyper.beta, worst, torch.zeros_like(worst, dtype=torch.int64))
 
-    def update(self, where: Tensor, step: int, w: Tensor, hyper: Hyper, evidence: Tensor) -> Best:
+    def update(self, where: Tensor, step: Count, w: Tensor, hyper: Hyper, evidence: Tensor) -> Best:
         """Take the replicas of `where` (…) whose evidence is the highest yet."""
         better = where & (evidence > self.evidence)
         mask = better.unsqueeze(-1)
@@ -62,6 +62,10 @@ class OnlineState(State):
         return OnlineState(
             w, hyper, Ending.none(w), 0, Best.none(w, hyper), Components.repeat(TRAIL_LENGTH, w, hyper)
         )
+
+    def remember(self) -> OnlineState:
+        """The state with one more look on its trail."""
+        return replace(self, trail=self.trail.push(self.w, self.hyper))
 
     def kept(self, what: str) -> Components:
         """The components that `what` keeps: one, or those of the trail."""

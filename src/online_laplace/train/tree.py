@@ -1,0 +1,66 @@
+"""A state as named tensors, and back: what a checkpoint writes and what a recorded step reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from online_laplace.curvature import DualGGN, PrimalGGN, SpectralGGN
+from online_laplace.hyper.prior import Prior
+from online_laplace.model.tangent import TangentModel
+
+# What follows from the weights and the settings is not kept: `init` makes it anew. These types do, and so do
+# the fields of a state that are marked with the metadata.
+_FOLLOWING = (TangentModel, PrimalGGN, DualGGN, SpectralGGN, Prior)
+REBUILT = {"rebuilt": True}
+
+
+def leaves(value: object, *, rebuilt: bool = False) -> dict[str, Tensor]:
+    """The tensors and whole numbers inside a value, by dotted name; marked fields too where `rebuilt`."""
+    found: dict[str, Tensor] = {}
+    for name, part in _parts(value, rebuilt).items():
+        if isinstance(part, Tensor):
+            found[name] = part
+        elif isinstance(part, int):
+            found[name] = torch.tensor(part)
+        elif not isinstance(part, _FOLLOWING):
+            found |= {f"{name}.{inner}": leaf for inner, leaf in leaves(part, rebuilt=rebuilt).items()}
+    return found
+
+
+def fill(
+    template: Any,
+    arrays: Mapping[str, Tensor],
+    *,
+    count: Callable[[Tensor], Any] = int,
+    rebuilt: bool = False,
+) -> Any:
+    """The template with its tensors, and whole numbers through `count`, replaced by those of the name."""
+    changed: dict[str, Any] = {}
+    for name, part in _parts(template, rebuilt).items():
+        if isinstance(part, Tensor):
+            changed[name] = arrays[name].to(part)
+        elif isinstance(part, int):
+            changed[name] = count(arrays[name])
+        elif _parts(part, rebuilt) and not isinstance(part, _FOLLOWING):
+            changed[name] = fill(part, below(arrays, f"{name}."), count=count, rebuilt=rebuilt)
+    return template._replace(**changed) if hasattr(template, "_replace") else replace(template, **changed)
+
+
+def below(arrays: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Those whose names begin with the prefix, without it."""
+    return {name.removeprefix(prefix): v for name, v in arrays.items() if name.startswith(prefix)}
+
+
+def _parts(value: object, rebuilt: bool) -> dict[str, Any]:
+    """The named parts of a NamedTuple or a dataclass; empty for anything else."""
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return dict(value._asdict())
+    if is_dataclass(value):
+        named = [field.name for field in fields(value) if rebuilt or not field.metadata.get("rebuilt")]
+        return {name: getattr(value, name) for name in named}
+    return {}
