@@ -64,9 +64,7 @@ class LapackFactor(Factor):
     @cached_property
     def inverse(self) -> Tensor:  # type: ignore[override]
         """L⁻¹ (…, d, d)."""
-        inverse = self._L.tril()
-        lapack.invert_lower_(inverse)
-        return inverse.reshape(self.shape)
+        return lapack.invert_lower(self._L).reshape(self.shape)
 
     def logdet(self) -> Tensor:
         """Twice the log of the factor's diagonal."""

@@ -66,10 +66,18 @@ def cholesky_(H: Tensor) -> Tensor:
     return failed | ~H.diagonal(dim1=-2, dim2=-1).sum(-1).isfinite()
 
 
-def invert_lower_(L: Tensor) -> None:
-    """Overwrite the lower triangles of L (r, d, d) with those of their inverses."""
+def invert_lower(L: Tensor) -> Tensor:
+    """The inverses of the lower triangles of L (r, d, d), zero above the diagonal."""
     d = L.shape[-1]
-    _for_each(len(L), lambda i: _invert(_at(L, i), d, d, L.dtype))
+    inverse = torch.zeros_like(L)
+    copy = _routine("lacpy", L.dtype)
+
+    def work(i: int) -> None:
+        copy(b"U", _int(d), _int(d), _at(L, i), _int(d), _at(inverse, i), _int(d))
+        _invert(_at(inverse, i), d, d, L.dtype)
+
+    _for_each(len(L), work)
+    return inverse
 
 
 def _invert(start: int, d: int, stride: int, dtype: torch.dtype) -> None:
