@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from stopwatch import clock
@@ -78,13 +78,13 @@ def train(
     prior: str = "scalar",
     lr: float = 0.01,
     decay: float = 0.9999,
-) -> None:
+) -> tuple[Any, Kept] | None:
     """`marglik_training` from weights w (d_w,) on X (n, d_x), y (n, 1): full batches, full GGN by BackPACK.
 
     `after_epoch` hears of every epoch outside the clock, and ends the training by returning False. Nothing of
     the peer is replaced: torch's own hooks say when an optimiser has stepped and when weights were kept. What
     the peer does after the last update of an epoch, a comparison and at most one copy of the weights, is
-    counted with the next.
+    counted with the next. Returns its fitted posterior and the numbers that it kept; None if ended early.
     """
     from laplace import marglik_training
     from laplace.curvature import BackPackGGN
@@ -136,25 +136,26 @@ def train(
         register_optimizer_step_post_hook(post_step),
         model.register_state_dict_post_hook(on_keeping),
     )
+    # Of BackPACK's way to take gradients torch has something to say, every time.
+    warnings.filterwarnings("ignore", "Full backward hook is firing")
     began = clock()
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Full backward hook is firing")
-            marglik_training(
-                model,
-                DataLoader(TensorDataset(problem.X, problem.y), batch_size=len(problem.X)),
-                likelihood="regression",
-                hessian_structure="full",
-                backend=BackPackGGN,
-                optimizer_kwargs={"lr": lr},
-                scheduler_cls=torch.optim.lr_scheduler.ExponentialLR,
-                scheduler_kwargs={"gamma": decay},
-                n_epochs=epochs,
-                prior_structure=prior,
-                n_hypersteps=hypersteps,
-            )
+        posterior, *_ = marglik_training(
+            model,
+            DataLoader(TensorDataset(problem.X, problem.y), batch_size=len(problem.X)),
+            likelihood="regression",
+            hessian_structure="full",
+            backend=BackPackGGN,
+            optimizer_kwargs={"lr": lr},
+            scheduler_cls=torch.optim.lr_scheduler.ExponentialLR,
+            scheduler_kwargs={"gamma": decay},
+            n_epochs=epochs,
+            prior_structure=prior,
+            n_hypersteps=hypersteps,
+        )
+        return posterior, best or kept(*before)
     except _EnoughError:
-        pass
+        return None
     finally:
         for hook in hooks:
             hook.remove()

@@ -1,0 +1,287 @@
+"""Seconds until the test log-likelihood is within one standard error of the best that is reached.
+
+    python benchmarks/time_to_quality.py [docs/data/time_to_quality.json] [--tables yacht] [--methods ...]
+
+In the environment that `make bench-peer` makes, for laplace-torch runs beside ours. Every method trains the
+same network (50 tanh units) from the same first weights and α = β = 1 on the same rows of split 0, on one
+thread in float64, and is looked at outside the clock: at every step up to 100, then each time the count has
+grown by 2%. Results already in the file are kept, so that a run can go on after it was stopped.
+
+The standard error is that of the test rows' log densities, at the best look. `common` in
+docs/speed.md holds the same against the best look of any method.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import peer
+import torch
+from bench import commit, processor, versions
+from stopwatch import Stopwatch, clock, one_thread
+from torch import Tensor
+
+from online_laplace.data import TABLES, load_table
+from online_laplace.experiments.batch import Batch, batch
+from online_laplace.experiments.specification import ONLINE_STEPS, Specification
+from online_laplace.experiments.training import training
+from online_laplace.hyper.prior import initial_hyper
+from online_laplace.model.mlp import MLP
+from online_laplace.model.network import initial_weights
+from online_laplace.posterior.mixture import Mixture
+from online_laplace.posterior.predictive import Posterior, Predictive
+from online_laplace.train.gauss_newton import GaussNewton
+from online_laplace.train.online import MEANS, Online
+from online_laplace.train.trajectory import TRAIL_LENGTH
+from online_laplace.types import Hyper, Problem
+
+OUT = Path(__file__).parents[1] / "docs" / "data" / "time_to_quality.json"
+SPLIT = 0
+# Long enough that the best look of each is inside, where an evening allows: the paper's count or this.
+FEWEST_STEPS = 3000
+NEWTON_STEPS = 300
+USUAL_EPOCHS = 2000
+# Short runs are timed several times.
+REPEATS = 3
+
+
+class Look(NamedTuple):
+    """The state of a run after `step` steps and `seconds`: the test rows' log densities (m,)."""
+
+    step: int
+    seconds: float
+    log_density: Tensor
+
+
+def look_steps(steps: int) -> set[int]:
+    """After which of so many steps to look: the first hundred, then ever fewer, and the last."""
+    chosen = [*range(1, 101)]
+    while chosen[-1] < steps:
+        chosen.append(math.ceil(1.02 * chosen[-1]))
+    return {step for step in chosen if step <= steps} | {steps}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A table's split, made ready: what a method trains on, and how its predictions are judged."""
+
+    spec: Specification
+    data: Batch
+    network: MLP
+
+    @classmethod
+    def of(cls, table: str, spec: Specification) -> Task:
+        rows = load_table(table)
+        network = MLP(rows.X.shape[1], spec.hidden, 1, spec.activation)
+        return cls(spec, batch(rows, spec, [SPLIT]), network)
+
+    def start(self) -> tuple[Tensor, Hyper]:
+        seeds = [self.spec.weight_seed(SPLIT, member) for member in range(self.spec.members)]
+        w = initial_weights(self.network, seeds, self.spec.like())
+        return w, initial_hyper(self.network, w, prior=self.spec.prior)
+
+    def predictive(self, w: Tensor, hyper: Hyper) -> Predictive:
+        """At the test rows, in the table's units: one Gaussian a replica (r, m, 1)."""
+        posterior = Posterior.of(self.network, w, self.data.problem, hyper)
+        return posterior.predict(self.data.evaluation.test.X).to_units(self.data.evaluation.units)
+
+    def log_density(self, components: list[Predictive]) -> Tensor:
+        """Of the test rows under the equal mixture of all replicas of all components: (m,)."""
+        stacked = Predictive(*(torch.cat(values) for values in zip(*map(_fields, components), strict=True)))
+        units, y = self.data.evaluation.units, self.data.evaluation.test.y
+        return Mixture.equal(stacked).log_density((units.mean + units.std * y)[0])[:, 0]
+
+
+def _fields(one: Predictive) -> tuple[Tensor, Tensor, Tensor]:
+    return one.mean, one.function_variance, one.noise_variance.expand_as(one.mean)
+
+
+def trail(step: int) -> list[int]:
+    """The steps whose predictives a run of `step` steps averages, as `train` keeps them."""
+    every = max(1, step // (2 * TRAIL_LENGTH))
+    return list(range(every, step + 1, every))[-TRAIL_LENGTH:]
+
+
+def ours(task: Task, way: Online | GaussNewton, steps: int, **how: Any) -> tuple[list[Look], dict]:
+    """A run of ours, looked at once and timed `repeats` times: the median of the seconds to each look."""
+    repeats, average = how["repeats"], how["average"]
+    wanted = range(1, steps + 1) if average else look_steps(steps)
+    w, hyper = task.start()
+    way.step(way.init(w, hyper))
+    times: dict[int, list[float]] = {step: [] for step in wanted}
+    seen: dict[int, Predictive] = {}
+    densities: dict[int, Tensor] = {}
+    look_seconds = 0.0
+    for repeat in range(repeats):
+        watch = Stopwatch()
+        state = way.init(w, hyper)
+        for step in range(1, steps + 1):
+            state = way.step(state)
+            if step not in times:
+                continue
+            times[step].append(watch.seconds)
+            if repeat == 0:
+                with watch.paused():
+                    began = clock()
+                    seen[step] = task.predictive(state.w, state.hyper)
+                    # Where `average`, what a run of that many steps would have ended with.
+                    kept = [seen[s] for s in trail(step)] if average else [seen.pop(step)]
+                    densities[step] = task.log_density(kept)
+                    look_seconds = clock() - began
+    looks = [Look(step, median(times[step]), values) for step, values in densities.items()]
+    return looks, {"share_of_wall": watch.share_of_wall, "seconds_of_a_look": look_seconds}
+
+
+def theirs(task: Task, epochs: int, **settings: Any) -> Iterator[tuple[str, list[Look], dict]]:
+    """A run of laplace-torch in its two views: the weights it would return, and those it is at."""
+    w, _ = task.start()
+    rows = Problem(task.data.problem.X[0], task.data.problem.y[0])
+    adam = {"lr": task.spec.learning_rate, "decay": task.spec.learning_rate_decay}
+    peer.train(rows, w[0], lambda epoch: epoch.number < 2, **adam, **settings)
+    prior = initial_hyper(task.network, w, prior=settings["prior"])
+    views: dict[str, list[Look]] = {"returned": [], "last": []}
+    wanted, seconds, look_seconds = look_steps(epochs), 0.0, 0.0
+
+    def density(kept: peer.Kept) -> Tensor:
+        hyper = prior.with_values(kept.alpha[None], kept.beta[None])
+        return task.log_density([task.predictive(kept.w[None], hyper)])
+
+    def after_epoch(epoch: peer.Epoch) -> bool:
+        nonlocal seconds, look_seconds
+        seconds += epoch.seconds
+        if epoch.number in wanted:
+            began = clock()
+            views["returned"].append(Look(epoch.number, seconds, density(epoch.best)))
+            look_seconds = clock() - began
+            views["last"].append(Look(epoch.number, seconds, density(epoch.last)))
+        return True
+
+    watch = Stopwatch()
+    posterior, kept = peer.train(rows, w[0], after_epoch, epochs=epochs, **adam, **settings)
+    # What its own predictive makes of the weights it returns, against ours of the same weights.
+    mean, variance = posterior(task.data.evaluation.test.X[0])
+    own = Predictive(
+        mean[None].detach(), variance.detach()[None, :, :, 0], posterior.sigma_noise.detach().square()
+    )
+    apart = task.log_density([own.to_units(task.data.evaluation.units)]).mean() - density(kept).mean()
+    notes = {
+        "share_of_wall": watch.share_of_wall,
+        "seconds_of_a_look": look_seconds,
+        "difference_of_its_own_predictive": apart.item(),
+    }
+    for view, looks in views.items():
+        yield view, looks, notes
+
+
+def summary(looks: list[Look], notes: dict) -> dict:
+    """The best look, the first within one standard error of it, and the whole curve."""
+    best = max(looks, key=lambda look: _number(look.log_density.mean().item()))
+    error = (best.log_density.std() / math.sqrt(len(best.log_density))).item()
+    level = best.log_density.mean().item() - error
+    first = next(look for look in looks if _number(look.log_density.mean().item()) >= level)
+    return {
+        "steps": looks[-1].step,
+        "seconds": looks[-1].seconds,
+        "log_likelihood": looks[-1].log_density.mean().item(),
+        "best_step": best.step,
+        "best_log_likelihood": best.log_density.mean().item(),
+        "standard_error": error,
+        "first_step": first.step,
+        "first_seconds": first.seconds,
+        **notes,
+        "curve": [
+            [look.step, float(f"{look.seconds:.4g}"), float(f"{look.log_density.mean().item():.5g}")]
+            for look in looks
+        ],
+    }
+
+
+def _number(value: float) -> float:
+    """A look at which the predictive is no number is worse than any other."""
+    return value if math.isfinite(value) else -math.inf
+
+
+def run_default(table: str, limit: int) -> Iterator[tuple[str, dict]]:
+    way = training("default", {})
+    task = Task.of(table, way.specification)
+    newton = GaussNewton(task.network, task.data.problem, MEANS[way.procedure])
+    steps = min(limit, way.specification.steps)
+    yield "online-laplace, default", summary(*ours(task, newton, steps, average=True, repeats=REPEATS))
+
+
+def run_newton(table: str, limit: int) -> Iterator[tuple[str, dict]]:
+    task = Task.of(table, Specification())
+    newton = GaussNewton(task.network, task.data.problem, MEANS["ol"])
+    steps = min(limit, NEWTON_STEPS)
+    yield (
+        "online-laplace, OL by Gauss-Newton",
+        summary(*ours(task, newton, steps, average=False, repeats=REPEATS)),
+    )
+
+
+def run_adam(table: str, limit: int) -> Iterator[tuple[str, dict]]:
+    spec = Specification()
+    task = Task.of(table, spec)
+    online = Online(task.network, task.data.problem, MEANS["ol"], spec.adam)
+    steps = min(limit, max(FEWEST_STEPS, ONLINE_STEPS[table]))
+    yield "online-laplace, OL by Adam", summary(*ours(task, online, steps, average=False, repeats=1))
+
+
+def run_peer(table: str, limit: int) -> Iterator[tuple[str, dict]]:
+    epochs = min(limit, max(FEWEST_STEPS, ONLINE_STEPS[table]))
+    for view, looks, notes in theirs(Task.of(table, Specification()), epochs, hypersteps=1, prior="scalar"):
+        yield f"laplace-torch, {view}", summary(looks, notes)
+
+
+def run_usual_peer(table: str, limit: int) -> Iterator[tuple[str, dict]]:
+    task = Task.of(table, replace(Specification(), learning_rate_decay=1.0))
+    settings = {"hypersteps": 10, "prior": "layerwise"}
+    for view, looks, notes in theirs(task, min(limit, USUAL_EPOCHS), **settings):
+        yield f"laplace-torch as it comes, {view}", summary(looks, notes)
+
+
+def line(table: str, label: str, found: dict) -> str:
+    best = f"best {found['best_log_likelihood']:.2f} at step {found['best_step']} of {found['steps']}"
+    first = f"within {found['standard_error']:.2f} at {found['first_step']}, {found['first_seconds']:.3g} s"
+    return f"{table:9}{label:37}{best}; {first}"
+
+
+METHODS: dict[str, Callable[[str, int], Iterator[tuple[str, dict]]]] = {
+    "default": run_default,
+    "newton": run_newton,
+    "adam": run_adam,
+    "peer": run_peer,
+    "usual-peer": run_usual_peer,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("out", nargs="?", type=Path, default=OUT)
+    parser.add_argument("--tables", default=",".join(TABLES))
+    parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--limit", type=int, default=10**9, help="of steps, for a trial")
+    options = parser.parse_args()
+    found = {"rows": []} if not options.out.exists() else json.loads(options.out.read_text())
+    with one_thread() as pools:
+        for table in options.tables.split(","):
+            for method in options.methods.split(","):
+                if any(row["table"] == table and row["method"] == method for row in found["rows"]):
+                    continue
+                for label, result in METHODS[method](table, options.limit):
+                    print(line(table, label, result), flush=True)
+                    row = {"table": table, "split": SPLIT, "method": method, "label": label, **result}
+                    found["rows"].append(row | {"commit": commit()})
+                found |= {"threads": 1, "pools": pools, "processor": processor(), "versions": versions()}
+                options.out.write_text(json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    main()
