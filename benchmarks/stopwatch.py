@@ -44,15 +44,24 @@ class Stopwatch:
 @contextmanager
 def one_thread() -> Iterator[list[dict]]:
     """Every pool of threads in this process held to one; yields what the pools themselves say."""
+    before = torch.get_num_threads()
     torch.set_num_threads(1)
-    with threadpool_limits(1):
-        pools = [
-            {"library": pool["internal_api"], "version": pool["version"], "threads": pool["num_threads"]}
-            for pool in threadpool_info()
-        ]
-        pools.append({"library": "torch", "version": torch.__version__, "threads": torch.get_num_threads()})
-        assert all(pool["threads"] == 1 for pool in pools), pools
-        yield pools
+    try:
+        with threadpool_limits(1):
+            pools = [
+                {"library": pool["internal_api"], "version": pool["version"], "threads": pool["num_threads"]}
+                for pool in threadpool_info()
+            ]
+            torch_pool = {
+                "library": "torch",
+                "version": torch.__version__,
+                "threads": torch.get_num_threads(),
+            }
+            pools.append(torch_pool)
+            assert all(pool["threads"] == 1 for pool in pools), pools
+            yield pools
+    finally:
+        torch.set_num_threads(before)
 
 
 # The first rounds warm pools and allocators.

@@ -1,0 +1,144 @@
+"""How the time and the memory of one step of OL grow with rows, weights and replicas.
+
+    python benchmarks/growth.py [docs/data/growth.json] [--seconds 1]
+
+Each size has a process of its own, on one thread, in float64: by how much the peak of its resident memory
+rises above what it held before the first step, then the median time of a step. Exponents are slopes of least
+squares through the upper half of each sweep, on logarithms; those expected are fitted in the same way to the
+multiplications and to the matrices that a step needs. benchmarks/draw_growth.py draws them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+from bench import commit, processor, versions
+from sizes import made_up
+from stopwatch import clock, one_thread
+
+from online_laplace.hyper.prior import initial_hyper
+from online_laplace.train.online import MEANS, Online
+
+OUT = Path(__file__).parents[1] / "docs" / "data" / "growth.json"
+
+# What grows, with what stands still: rows, inputs, replicas. The networks have 50 units.
+SWEEPS: dict[str, dict[str, Sequence[int]]] = {
+    "rows": {"rows": (500, 1000, 2000, 4000, 8000, 16000, 32000), "inputs": (8,), "replicas": (1,)},
+    "weights, fewer than rows": {"rows": (4000,), "inputs": (1, 2, 4, 8, 16, 32, 48), "replicas": (1,)},
+    "weights, more than rows": {"rows": (300,), "inputs": (8, 16, 32, 64, 128, 256), "replicas": (1,)},
+    "replicas": {"rows": (691,), "inputs": (8,), "replicas": (1, 2, 4, 8, 16, 32)},
+}
+GROWS = {"rows": "rows", "replicas": "replicas"}
+
+
+def multiplications(n: int, d: int, replicas: int) -> float:
+    """A symmetric product, a factor and its inverse, on the smaller side."""
+    small, large = min(n, d), max(n, d)
+    return replicas * (small**2 * large + 2 / 3 * small**3)
+
+
+def matrices(n: int, d: int, replicas: int) -> float:
+    """The bytes of two Jacobians and three square matrices of the smaller side: what a step may hold."""
+    return 8 * replicas * (2 * n * d + 3 * min(n, d) ** 2)
+
+
+def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
+    """The slope of log value against log size over the upper half, and no less than three points."""
+    kept = max(3, math.ceil(len(sizes) / 2))
+    return float(np.polyfit(np.log(sizes[-kept:]), np.log(values[-kept:]), 1)[0])
+
+
+def memory(name: str) -> int:
+    """Bytes that this process holds in memory (VmRSS) or held at most (VmHWM), as Linux counts them."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
+    return 1024 * int(line.split()[1])
+
+
+def one_size(rows: int, inputs: int, replicas: int, seconds: float) -> dict:
+    """The time and the peak memory of a step, in this process."""
+
+    def start(rows: int, inputs: int, replicas: int) -> tuple:
+        size = made_up(rows, inputs, replicas=replicas)
+        w = size.network.init(0).expand(replicas, -1).contiguous()
+        return Online(size.network, size.problem, MEANS["ol"]), w, initial_hyper(size.network, w)
+
+    # Libraries have buffers of their own, which they allocate at their first use.
+    small, w, hyper = start(60, 2, 1)
+    small.step(small.init(w, hyper))
+    way, w, hyper = start(rows, inputs, replicas)
+    before = memory("VmRSS")
+    state = way.init(w, hyper)
+    for _ in range(2):
+        state = way.step(state)
+    peak = memory("VmHWM") - before
+    times: list[float] = []
+    while len(times) < 3 or (sum(times) < seconds and len(times) < 50):
+        began = clock()
+        state = way.step(state)
+        times.append(clock() - began)
+    n, d_w = rows, w.shape[-1]
+    return {
+        "rows": n,
+        "weights": d_w,
+        "replicas": replicas,
+        "milliseconds": 1e3 * median(times),
+        "peak_bytes": peak,
+        "bytes_of_matrices": matrices(n, d_w, replicas),
+        "multiplications": multiplications(n, d_w, replicas),
+    }
+
+
+def sweep(name: str, seconds: float) -> dict:
+    """Every size of a sweep, each in a fresh process, and the exponents."""
+    shape, points = SWEEPS[name], []
+    for rows in shape["rows"]:
+        for inputs in shape["inputs"]:
+            for replicas in shape["replicas"]:
+                size = [str(value) for value in (rows, inputs, replicas, seconds)]
+                command = [sys.executable, __file__, "--one", *size]
+                done = subprocess.run(command, check=True, capture_output=True, text=True)
+                points.append(json.loads(done.stdout))
+    return {"name": name, "points": points, **exponents(name, points)}
+
+
+def exponents(name: str, points: list[dict]) -> dict[str, float]:
+    """Measured and expected, of time and of memory."""
+    sizes = [point[GROWS.get(name, "weights")] for point in points]
+    keys = {
+        "time_exponent": "milliseconds",
+        "time_expected": "multiplications",
+        "memory_exponent": "peak_bytes",
+        "memory_expected": "bytes_of_matrices",
+    }
+    return {kind: exponent(sizes, [point[key] for point in points]) for kind, key in keys.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("out", nargs="?", type=Path, default=OUT)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of steps at each size")
+    parser.add_argument("--one", nargs=4, type=float, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        *size, seconds = options.one
+        with one_thread():
+            print(json.dumps(one_size(*map(int, size), seconds)))
+        return
+    found = {"commit": commit(), "threads": 1, "processor": processor(), "versions": versions(), "sweeps": []}
+    for name in SWEEPS:
+        found["sweeps"].append(sweep(name, options.seconds))
+        result = {key: value for key, value in found["sweeps"][-1].items() if key.endswith(("nent", "cted"))}
+        print(f"{name:26}", {key: round(value, 2) for key, value in result.items()}, flush=True)
+        options.out.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
