@@ -110,6 +110,17 @@ def test_the_seed_repeats_a_run(command, tmp_path):
     assert results("a", "1") != results("c", "2")
 
 
+def test_worker_processes_write_what_one_process_writes(command, tmp_path):
+    def results(workers):
+        file = tmp_path / f"{workers}.json"
+        options = ["--procedure", "ol,offline", "--workers", workers, "--json", str(file), *QUICK]
+        code, _, err = command("train", "yacht", *options)
+        assert code == 0, err
+        return [{k: v for k, v in r.items() if k != "seconds"} for r in json.loads(file.read_text())]
+
+    assert results("2") == results("1")
+
+
 BAD_FILES = {
     "NaN": ("a,b,y\n1,2,3\n2,nan,5\n4,1,2\n", ["column 'b' is NaN in row 2"]),
     "infinite": ("a,b,y\n1,2,3\n2,inf,5\n4,1,2\n", ["column 'b' is infinite in row 2"]),
@@ -172,6 +183,7 @@ BAD_OPTIONS = {
     "splits": (["yacht", "--splits", "0"], "--splits must be at least 1, not 0"),
     "hidden": (["yacht", "--hidden", "ten"], "--hidden takes whole numbers such as 50 or 50,50, not 'ten'"),
     "hidden zero": (["yacht", "--hidden", "5,0"], "every hidden layer needs at least one unit"),
+    "workers": (["yacht", "--workers", "0"], "at least one worker is needed, not 0"),
     "seed": (["yacht", "--seed", "-1"], "seed must not be negative"),
     "json folder": (["yacht", "--json", "."], "--json . is a folder: name a file"),
     "json": (["yacht", "--json", "no/such/folder/f.json"], "--json no/such/folder/f.json cannot be written"),
@@ -197,6 +209,6 @@ def test_an_option_that_cannot_be_parsed_ends_with_usage(arguments, command):
 def test_help_names_every_option(command):
     code, out, _ = command("train", "--help")
     assert code == 0
-    options = "procedure splits steps activation hidden prior seed dtype device json".split()
+    options = "procedure splits steps activation hidden prior seed dtype device workers json".split()
     for option in options:
         assert f"--{option}" in out

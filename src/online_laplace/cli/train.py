@@ -45,6 +45,10 @@ def train(
     seed: Annotated[int, typer.Option(help="Seed of the initial weights.")] = 0,
     dtype: Annotated[str, typer.Option(help="float64 or float32.")] = "float64",
     device: Annotated[str, typer.Option(help="A torch device: cpu, cuda.")] = "cpu",
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Worker processes of one thread; one a core by default, if there is enough to do."),
+    ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write one object per result to this file.")
     ] = None,
@@ -75,7 +79,7 @@ def train(
     ways = trainings(names(procedure), given)
     if json_file is not None:
         check_writable("--json", json_file)
-    records = train_with_progress(tables, ways, splits, quiet=quiet)
+    records = train_with_progress(tables, ways, splits, workers=workers, quiet=quiet)
     print_summary(records, Console())
     if json_file is not None:
         write_json("--json", json_file, [record.to_dict() for record in records])

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from statistics import mean, stdev
+from types import TracebackType
+from typing import Self
 
 from rich.console import Console
 from rich.progress import (
@@ -23,7 +25,8 @@ from rich.table import Table as RichTable
 
 from online_laplace.data import load_table
 from online_laplace.errors import InputError
-from online_laplace.experiments.runner import Record, prepare, run_procedure
+from online_laplace.experiments.parts import Part, TrainParts, divide, in_order, is_much, train_here
+from online_laplace.experiments.runner import Record
 from online_laplace.experiments.training import CHOICES, Training
 
 
@@ -32,44 +35,87 @@ def train_with_progress(
     trainings: Sequence[Training],
     splits: int,
     *,
+    workers: int | None = None,
     quiet: bool = False,
 ) -> list[Record]:
-    """Train every table in every way asked for, each table's splits as one batch, under a live bar."""
+    """Train every table in every way asked for, under live bars.
+
+    `workers` processes of one thread each do it; by default one a core where there is enough to do, else this
+    process with the threads it has.
+    """
     if not trainings:
         raise InputError(f"--procedure needs at least one of {', '.join(CHOICES)}")
     if splits < 1:
         raise InputError(f"--splits must be at least 1, not {splits}")
-    tables = [load_table(name) for name in names]
+    parts = divide([load_table(name) for name in names], trainings, splits)
+    train = _way_to_train(parts, workers)
     # A table that cannot be split or scaled is refused before any other is trained.
-    for table in tables:
-        for way in trainings:
-            prepare(table, way.procedure, range(splits), way.specification)
-    records: list[Record] = []
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("steps"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), disable=quiet) as progress:
-        for table in tables:
-            for way in trainings:
-                spec = way.specification
-                task = progress.add_task(
-                    f"{table.name} · {way.label} · {splits} splits",
-                    total=spec.steps_for(table.name, way.procedure),
-                )
-                tick = partial(_advance, progress, task)
-                run = run_procedure(table, way.procedure, range(splits), spec, tick)
-                progress.update(task, completed=progress.tasks[task].total)
-                records.extend(replace(record, procedure=way.label) for record in run.records)
-    return records
+    for part in parts:
+        part.check()
+    with Bars(parts, quiet=quiet) as bars:
+        results = train(parts, bars.heard)
+    return in_order(parts, results)
 
 
-def _advance(progress: Progress, task: TaskID, step: int) -> None:
-    progress.update(task, completed=step)
+def _way_to_train(parts: Sequence[Part], workers: int | None) -> TrainParts:
+    on_cpu = all(part.on_cpu for part in parts)
+    if workers is None and not (on_cpu and len(parts) > 1 and is_much(parts)):
+        return train_here
+    # Imported here so that little work does not wait for what starts processes.
+    from online_laplace.experiments.fan_out import Workers, train_parts
+
+    crew = Workers(workers)
+    if not on_cpu and workers != 1:
+        raise InputError(f"--workers {workers} is for a CPU: any other device is one process's work")
+    return partial(train_parts, workers=crew)
+
+
+class Bars:
+    """A bar for every table and way: how many steps its splits have done, on average."""
+
+    def __init__(self, parts: Sequence[Part], *, quiet: bool) -> None:
+        """No bar is shown before its first step."""
+        self.parts, self.steps = parts, [0] * len(parts)
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("steps"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        self.progress = Progress(*columns, console=Console(stderr=True), disable=quiet)
+        self.bars: list[tuple[TaskID, int]] = []
+        for _, alike in groupby(parts, key=lambda part: part.place):
+            first, *others = alike
+            splits = sum(len(part.splits) for part in (first, *others))
+            label = f"{first.table.name} · {first.way.label} · {splits} splits"
+            bar = self.progress.add_task(label, start=False, total=first.steps, visible=False)
+            self.bars.append((bar, splits))
+
+    def __enter__(self) -> Self:
+        """Begin to show."""
+        self.progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the bars as they are."""
+        self.progress.stop()
+
+    def heard(self, number: int, step: int) -> None:
+        """Part `number` has done `step` steps."""
+        self.steps[number] = step
+        place = self.parts[number].place
+        bar, splits = self.bars[place]
+        done = [
+            len(part.splits) * steps
+            for part, steps in zip(self.parts, self.steps, strict=True)
+            if part.place == place
+        ]
+        self.progress.start_task(bar)
+        self.progress.update(bar, completed=sum(done) / splits, visible=True)
 
 
 def print_summary(records: Sequence[Record], console: Console) -> None:

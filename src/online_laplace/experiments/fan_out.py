@@ -1,22 +1,29 @@
-"""Batches spread over the cores of this machine or over a Dask cluster; joblib drives both."""
+"""Work spread over the cores of this machine or over a Dask cluster; joblib drives both."""
 
 from __future__ import annotations
 
 import os
 import signal
-import time
-from contextlib import AbstractContextManager, suppress
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import torch
 from joblib import Parallel, cpu_count, delayed, parallel_config
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-from online_laplace.errors import InputError, MissingExtraError, known_name
+from online_laplace.errors import InputError, MissingExtraError, OnlineLaplaceError, known_name
 from online_laplace.experiments.atomic import StoreError
 from online_laplace.experiments.job import run_batch
+from online_laplace.experiments.parts import Part, fitting, train_here
 from online_laplace.experiments.profile import Batch
+from online_laplace.experiments.progress_file import ProgressFile, listening
+from online_laplace.experiments.runner import Record
 
 BACKENDS = ("local", "dask")
 
@@ -41,24 +48,60 @@ class Workers:
             raise InputError("--backend dask and --scheduler ADDRESS go together")
 
 
+class WorkerError(OnlineLaplaceError):
+    """A worker process is gone; the message says what to try."""
+
+
 def run_batches(folder: Path, batches: list[Batch], workers: Workers) -> list[str]:
     """Train every batch, each in one task; return the notes about files that were set aside.
 
-    A Dask worker that dies is replaced by another, which goes on from the checkpoint. Raises StoreError where
-    a local worker died.
+    A Dask worker that dies is replaced by another, which goes on from the checkpoint. Raises WorkerError
+    where a local worker died.
     """
-    work = _work_locally if workers.backend == "local" else _work_remotely
+    work = _run_batch_here if workers.backend == "local" else _run_batch_there
     # Workers may have another working directory.
     tasks = [delayed(work)(folder.resolve(), batch, os.getpid()) for batch in batches]
+    advice = "Everything finished is kept, and the same command goes on from there"
+    notes = _spread(tasks, workers, advice)
+    return [note for batch_notes in notes for note in batch_notes]
+
+
+def train_parts(
+    parts: Sequence[Part], heard: Callable[[int, int], None], *, workers: Workers
+) -> list[list[Record]]:
+    """Train every part on one thread, the longest first, and return their records in the order of the parts.
+
+    `heard` is told which part has done how many steps. Without a count of workers there are no more than
+    memory can hold. Raises WorkerError where a worker died.
+    """
+    count = min(workers.count or fitting(parts, cpu_count()), len(parts))
+    if count == 1:
+        with _one_thread():
+            return train_here(parts, heard)
+    longest_first = sorted(range(len(parts)), key=lambda i: -parts[i].seconds)
+    with TemporaryDirectory(prefix="online-laplace-", ignore_cleanup_errors=True) as folder:
+        files = [ProgressFile(Path(folder) / f"{i}.progress") for i in range(len(parts))]
+        tasks = [delayed(_train_part)(parts[i], files[i], os.getpid()) for i in longest_first]
+        with listening(files, heard):
+            results = _spread(tasks, Workers(count), "No results were written")
+    by_part = dict(zip(longest_first, results, strict=True))
+    return [by_part[i] for i in range(len(parts))]
+
+
+def _spread(tasks: list[Any], workers: Workers, advice: str) -> list[Any]:
+    """What every task returns. Raises the first error of a task, and WorkerError where a process died."""
+    count = min(workers.count or cpu_count(), len(tasks))
     try:
         with _engine(workers):
-            notes = Parallel(n_jobs=min(workers.count or cpu_count(), len(tasks)), batch_size=1)(tasks)
+            if workers.backend == "local" and count > 1:
+                with _ctrl_c_held_back():  # so that the processes, which joblib keeps, begin without it
+                    Parallel(n_jobs=count)(delayed(int)() for _ in range(count))
+            results = Parallel(n_jobs=count, batch_size=1)(tasks)
     except TerminatedWorkerError as error:
-        raise StoreError(
-            "a worker process was killed, perhaps for want of memory (fewer --workers need less). "
-            "Everything finished is kept, and the same command goes on from there"
+        raise WorkerError(
+            "a worker process was killed, perhaps for want of memory (fewer --workers need less). " + advice
         ) from error
-    return [note for batch_notes in notes for note in batch_notes]
+    return list(results)
 
 
 def _engine(workers: Workers) -> AbstractContextManager[Any]:
@@ -75,60 +118,85 @@ def _engine(workers: Workers) -> AbstractContextManager[Any]:
     return parallel_config(backend="dask", client=client)
 
 
-def _work_locally(folder: Path, batch: Batch, parent: int) -> list[str]:
-    progress = ProgressFile(folder, batch)
-    # With a single worker joblib stays in the parent's own process.
-    elsewhere = os.getpid() != parent
-    if elsewhere:
-        # Ctrl-C reaches every process of the terminal; the parent alone decides what becomes of it.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def tick(step: int) -> None:
-        # A worker whose parent was killed would go on beside the workers of the next attempt.
-        if elsewhere and os.getppid() != parent:
-            os._exit(1)
-        progress(step)
-
-    try:
-        return run_batch(folder, batch, tick)
-    finally:
-        progress.remove()
+def _run_batch_here(folder: Path, batch: Batch, parent: int) -> list[str]:
+    progress = batch_progress(folder, batch)
+    with _plain_errors():
+        try:
+            return run_batch(folder, batch, _while_parent_lives(parent, progress))
+        finally:
+            progress.remove()
 
 
-def _work_remotely(folder: Path, batch: Batch, parent: int) -> list[str]:
+def _run_batch_there(folder: Path, batch: Batch, parent: int) -> list[str]:
     if not (folder / "store.json").exists():
         raise StoreError(f"a worker does not see {folder}: --out must be on a disk that all workers share")
-    progress = ProgressFile(folder, batch)
-    try:
-        return run_batch(folder, batch, progress)
-    finally:
-        progress.remove()
-
-
-class ProgressFile:
-    """How far a batch is, in a small file that the parent reads; losing it loses nothing."""
-
-    def __init__(self, folder: Path, batch: Batch) -> None:
-        """Name the file after the batch."""
-        self.path = folder / "checkpoints" / f"{batch.name}.progress"
-        self._wrote_at = 0.0
-
-    def __call__(self, step: int) -> None:
-        """Write the step, a few times a second at most."""
-        if time.monotonic() - self._wrote_at > 0.3:
-            with suppress(OSError):
-                self.path.parent.mkdir(exist_ok=True)
-                self.path.write_text(str(step))
-            self._wrote_at = time.monotonic()
-
-    def read(self) -> int | None:
-        """The step of a batch that is running; None if it is not."""
+    progress = batch_progress(folder, batch)
+    with _plain_errors():
         try:
-            return int(self.path.read_text())
-        except (OSError, ValueError):
-            return None
+            return run_batch(folder, batch, progress)
+        finally:
+            progress.remove()
 
-    def remove(self) -> None:
-        """The batch is no longer running."""
-        with suppress(OSError):
-            self.path.unlink(missing_ok=True)
+
+def _train_part(part: Part, progress: ProgressFile, parent: int) -> list[Record]:
+    with _plain_errors():
+        records = part.train(_while_parent_lives(parent, progress))
+    progress.write(part.steps)
+    return records
+
+
+def _while_parent_lives(parent: int, tick: Callable[[int], None]) -> Callable[[int], None]:
+    """`tick`, but a worker whose parent was killed ends: it would go on beside those of the next attempt."""
+    # With a single worker joblib stays in the parent's own process.
+    elsewhere = os.getpid() != parent
+
+    def heard(step: int) -> None:
+        if elsewhere and os.getppid() != parent:
+            os._exit(1)
+        tick(step)
+
+    return heard
+
+
+@contextmanager
+def _ctrl_c_held_back() -> Iterator[None]:
+    """Put off Ctrl-C here, and for good in processes that begin meanwhile.
+
+    It reaches every process of the terminal, and the parent alone decides what becomes of it.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    resource_tracker.ensure_running()  # begun later, it would let Ctrl-C in again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Let no error out that cannot be sent to another process because it is made from more than a message."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except OnlineLaplaceError as error:
+        raise InputError(str(error)) from error
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute as a worker does."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def batch_progress(folder: Path, batch: Batch) -> ProgressFile:
+    """Where the store of an experiment keeps how far a batch is."""
+    return ProgressFile(folder / "checkpoints" / f"{batch.name}.progress")

@@ -152,11 +152,3 @@ def _value(name: str, text: str, current: object) -> object:
     if isinstance(current, int | None) and isinstance(value, int):
         return value
     raise InputError(f"setting {name} cannot be {text!r}; it is now {current!r}")
-
-
-def relative_cost(batch: Batch, steps: int, rows: int, weights: int) -> float:
-    """Roughly how long a batch takes, in arbitrary units: for its place in the queue and the time left."""
-    small, large = min(rows, weights), max(rows, weights)
-    if batch.procedure == "offline":
-        return len(batch.splits) * steps * 30.0 * rows * weights
-    return len(batch.splits) * steps * (small**2 * large + small**3)

@@ -20,9 +20,9 @@ from rich.progress import (
 )
 
 from online_laplace.data import load_table
-from online_laplace.experiments.fan_out import ProgressFile
-from online_laplace.experiments.profile import Batch, Profile, relative_cost
-from online_laplace.model.mlp import MLP
+from online_laplace.experiments.cost import training_seconds
+from online_laplace.experiments.fan_out import batch_progress
+from online_laplace.experiments.profile import Batch, Profile
 
 
 class Costs:
@@ -34,10 +34,9 @@ class Costs:
         self.of: dict[Batch, float] = {}
         for batch in profile.batches():
             spec = profile.specification_for(batch)
-            rows, features = load_table(batch.table).X.shape
-            weights = MLP(features, spec.hidden, 1, spec.activation).d_w
+            table = load_table(batch.table)
             self.steps[batch] = spec.steps_for(batch.table, batch.procedure)
-            self.of[batch] = relative_cost(batch, self.steps[batch], rows, weights)
+            self.of[batch] = training_seconds(table, batch.procedure, len(batch.splits), spec)
 
     def done(self, batch: Batch, step: int) -> float:
         """How much of a batch is behind at this step."""
@@ -67,9 +66,8 @@ class Display:
         self.bars = Progress(*columns, console=self.console, disable=self.quiet)
         behind = sum(costs.of[batch] for batch in finished)
         total = sum(costs.of[batch] for batch in batches)
-        self.overall = self.bars.add_task(
-            "all batches", total=total, completed=int(behind), count=self._count()
-        )
+        self.overall = self.bars.add_task("all batches", total=total, count=self._count())
+        self.bars.update(self.overall, completed=behind)
         self.running: dict[Batch, TaskID] = {}
 
     def __enter__(self) -> Self:
@@ -99,13 +97,13 @@ class Display:
         for batch in self.batches:
             step = None
             if batch not in self.finished:
-                step = ProgressFile(self.folder, batch).read()
+                step = batch_progress(self.folder, batch).read()
                 if self._is_stored(batch):
                     self._finish(batch)
             behind += self.costs.of[batch] if batch in self.finished else self.costs.done(batch, step or 0)
             if step is not None and batch not in self.finished:
                 self._show(batch, step)
-        self.bars.update(self.overall, completed=int(behind), count=self._count())
+        self.bars.update(self.overall, completed=behind, count=self._count())
 
     def _is_stored(self, batch: Batch) -> bool:
         results = self.folder / "results" / batch.table / batch.procedure

@@ -138,9 +138,14 @@ def score_mixture(
 
 def prepare(table: Table, procedure: str, splits: Sequence[int], spec: Specification) -> tuple[MLP, Batch]:
     """The network and the rows that a procedure trains on. Raises InputError for what memory cannot hold."""
-    network = MLP(table.X.shape[1], spec.hidden, 1, spec.activation)
+    network = network_of(table, spec)
     check_size(len(table.y), 1, network.d_w, len(splits) * spec.members, spec.device)
     return network, batch(table, spec, list(splits), validate=procedure == "offline")
+
+
+def network_of(table: Table, spec: Specification) -> MLP:
+    """The network that a protocol trains on a table."""
+    return MLP(table.X.shape[1], spec.hidden, 1, spec.activation)
 
 
 def _train(
