@@ -14,9 +14,9 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from online_laplace import OnlineLaplaceRegressor
 from online_laplace.curvature import curvature
 from online_laplace.errors import InputError
-from online_laplace.estimators import failures
 from online_laplace.estimators.failures import TrainingFailedError
 from online_laplace.experiments.size import check_size, needed_bytes
+from online_laplace.posterior import predictive
 from online_laplace.posterior.predictive import Posterior
 from online_laplace.train.gauss_newton import GaussNewton
 from online_laplace.train.trajectory import TRAIL_LENGTH
@@ -203,7 +203,7 @@ def test_a_component_with_negative_variances_gives_way_to_the_best_evidence(monk
         sunk = SimpleNamespace(failed=H.failed, variance=lambda rows: H.variance(rows) - depth)
         return SimpleNamespace(at=lambda hyper: sunk)
 
-    monkeypatch.setattr(failures, "curvature", sinking)
+    monkeypatch.setattr(predictive, "curvature", sinking)
     model = OnlineLaplaceRegressor(**(QUICK | {"max_steps": 20})).fit(X, Y)
     assert len(calls) == TRAIL_LENGTH + 1
     first, second = model._fit.networks.components.w.split(TRAIL_LENGTH)

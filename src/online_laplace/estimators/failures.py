@@ -7,10 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-from online_laplace.curvature import curvature
 from online_laplace.errors import OnlineLaplaceError
 from online_laplace.model.mlp import MLP
-from online_laplace.model.tangent import linearise
+from online_laplace.posterior.predictive import Posterior
 from online_laplace.train.outcome import SEVERITY, STEP_LIMIT, Outcome
 from online_laplace.train.procedures import Trained
 from online_laplace.train.trajectory import OnlineState
@@ -69,8 +68,7 @@ def below_rounding(variance: Tensor, noise_variance: Tensor) -> Tensor:
 
 def _unsound(network: MLP, problem: Problem, w: Tensor, hyper: Hyper) -> Tensor:
     """Which networks have a curvature without a factor, or one that gives negative variances: (members,)."""
-    J = linearise(network, w, problem).J
-    H = curvature(J, hyper).at(hyper)
-    few = J[:, :: math.ceil(problem.n / ROWS_LOOKED_AT)]
-    negative = below_rounding(H.variance(few), 1 / hyper.beta.unsqueeze(-2))
-    return H.failed | negative.flatten(1).any(-1)
+    posterior = Posterior.of(network, w, problem, hyper)
+    few = posterior.predict(problem.X[:, :: math.ceil(problem.n / ROWS_LOOKED_AT)])
+    negative = below_rounding(few.function_variance, few.noise_variance)
+    return posterior.H.failed | negative.flatten(1).any(-1)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from online_laplace.curvature import ReducedTangent, SpectralGGN, curvature
+from online_laplace.curvature import curvature
 from online_laplace.evidence import posterior_mode
+from online_laplace.hyper.fixed_weights import reduce
 from online_laplace.model.network import Network
 from online_laplace.model.tangent import linearise
 from online_laplace.types import Hyper, Problem
@@ -40,7 +41,7 @@ def take_weights(network: Network, problem: Problem, w: Tensor, hyper: Hyper, st
 def take_update(network: Network, problem: Problem, w: Tensor, hyper: Hyper, step: int) -> dict[str, Tensor]:
     """The reduced tangent model with (α, β), ‖w‖² and ‖y − f(w)‖² at one step, each (r, 1, ·)."""
     tangent = linearise(network, w, problem)
-    reduced = ReducedTangent.of(tangent, SpectralGGN(tangent.J))
+    _, reduced = reduce(tangent)
     return {
         "update.step": _column(torch.tensor([step]), w),
         "update.alpha": hyper.alpha,

@@ -103,22 +103,24 @@ def _where(mask: Tensor, one: Hyper, other: Hyper) -> Hyper:
 
 def _general(tangent: TangentModel, hyper: Hyper, mean: Mean) -> Look:
     """Any prior and noise: one factorisation an iteration."""
+    per_output = hyper.beta.shape[-1] > 1
+    residuals = tangent.residual.shape[-2] * (1 if per_output else tangent.residual.shape[-1])
+    tangent = tangent.condensed(per_output=per_output)
     ggn = curvature(tangent.J, hyper)
 
     def look(hyper: Hyper) -> Statistics:
         H = ggn.at(hyper)
-        return statistics(hyper, H, mean(tangent, hyper, H))
+        return statistics(hyper, H, mean(tangent, hyper, H))._replace(residuals=residuals)
 
     return look
 
 
 def _spectral(tangent: TangentModel, mean: Mean) -> Look:
     """Scalar α and β: one decomposition, then O(min(n·k, d_w)) an iteration."""
-    ggn = SpectralGGN(tangent.J)
-    reduced = ReducedTangent.of(tangent, ggn)
-    norm = tangent.w.square().sum(-1, keepdim=True)
-    misfit = tangent.residual.square().sum((-2, -1)).unsqueeze(-1)
     residuals = tangent.residual.shape[-2] * tangent.residual.shape[-1]
+    misfit = tangent.residual.square().sum((-2, -1)).unsqueeze(-1)
+    norm = tangent.w.square().sum(-1, keepdim=True)
+    ggn, reduced = reduce(tangent)
 
     def look(hyper: Hyper) -> Statistics:
         gamma = ggn.at(hyper).group_gamma()
@@ -126,3 +128,11 @@ def _spectral(tangent: TangentModel, mean: Mean) -> Look:
         return Statistics(norm=fit[0], gamma=gamma, misfit=fit[1], spent=gamma, residuals=residuals)
 
     return look
+
+
+def reduce(tangent: TangentModel) -> tuple[SpectralGGN, ReducedTangent]:
+    """The spectrum of J, and all that scalar (α, β) can see of the tangent model."""
+    condensed = tangent.condensed()
+    assert isinstance(condensed.J, Tensor)
+    ggn = SpectralGGN(condensed.J)
+    return ggn, ReducedTangent.of(condensed, ggn)

@@ -6,16 +6,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from online_laplace.model.network import Network
 
-# A larger J is not kept: its blocks are made anew whenever they are needed, which costs little beside the
-# products they go into.
-LARGEST_WHOLE = 2**30
-BLOCK = 2**26
+# Bytes on a CPU. A J larger than the first is not kept: its blocks are made anew whenever they are needed,
+# which costs little beside the products they go into. Blocks of the second size stay near the processor, and
+# the allocator hands their memory on from one to the next.
+LARGEST_WHOLE = 2**29
+BLOCK = 2**24
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,11 @@ class RowBlocks:
     X: Tensor
     rows: int
 
+    @classmethod
+    def of(cls, network: Network, w: Tensor, X: Tensor) -> RowBlocks:
+        """Blocks of the usual size."""
+        return cls(network, w, X, _rows_of_block(_shape(network, w, X), w))
+
     @property
     def shape(self) -> torch.Size:
         """The shape that J would have."""
@@ -34,31 +39,88 @@ class RowBlocks:
 
     def __iter__(self) -> Iterator[tuple[slice, Tensor]]:
         """Which rows, and their J."""
-        for start in range(0, self.X.shape[-2], self.rows):
-            chosen = slice(start, start + self.rows)
-            yield chosen, self.network.linearise(self.w, self.X[..., chosen, :])[1]
+        for chosen, _, J in self.linearised():
+            yield chosen, J
+
+    def linearised(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Which rows, their f and their J."""
+        for chosen in _slices(self.X.shape[-2], self.rows):
+            yield chosen, *self.network.linearise(self.w, self.X[..., chosen, :])
+
+    def outputs(self) -> Tensor:
+        """f (…, n, k)."""
+        parts = [self.network.forward(self.w, part) for part in self.X.split(self.rows, dim=-2)]
+        return torch.cat(parts, dim=-2)
+
+    def whole(self) -> tuple[Tensor, Tensor]:
+        """f (…, n, k) and all of J, without what the network would need to make it at once."""
+        f, J = self.w.new_empty(self.shape[:-1]), self.w.new_empty(self.shape)
+        for chosen, outputs, block in self.linearised():
+            f[..., chosen, :] = outputs
+            J[..., chosen, :, :] = block
+        return f, J
 
 
 Jacobian = Tensor | RowBlocks
 
 
 def blocks(J: Jacobian) -> Iterator[tuple[slice, Tensor]]:
-    """The blocks of J with the rows they stand for; a whole J is its only block."""
-    return iter([(slice(None), J)] if isinstance(J, Tensor) else J)
+    """The blocks of J with the rows they stand for: cut from a whole J, or made anew."""
+    if not isinstance(J, Tensor):
+        yield from J
+        return
+    for chosen in _slices(J.shape[-3], _rows_of_block(J.shape, J)):
+        yield chosen, J[..., chosen, :, :]
+
+
+def forward_rows(network: Network, w: Tensor, X: Tensor) -> Tensor:
+    """f (…, n, k), at once where J would be small, else a few rows at a time."""
+    return network.forward(w, X) if _is_small(network, w, X) else RowBlocks.of(network, w, X).outputs()
 
 
 def linearise_rows(network: Network, w: Tensor, X: Tensor) -> tuple[Tensor, Jacobian]:
     """f (…, n, k) and J, whole if it is small or has fewer rows than weights."""
-    shape = _shape(network, w, X)
-    size = math.prod(shape) * w.element_size()
-    n, k, d = shape[-3:]
-    if size <= LARGEST_WHOLE or n * k < d:
+    if _is_small(network, w, X):
         return network.linearise(w, X)
-    rows = max(1, n * BLOCK // size)
-    parts = [network.forward(w, part) for part in X.split(rows, dim=-2)]
-    return torch.cat(parts, dim=-2), RowBlocks(network, w, X, rows)
+    parts = RowBlocks.of(network, w, X)
+    n, k, d = parts.shape[-3:]
+    return parts.whole() if n * k < d else (parts.outputs(), parts)
+
+
+def held_bytes(J_bytes: int, residuals: int, weights: int, device: torch.device) -> int:
+    """How much of a J of this size is in memory at a time."""
+    whole, block = _limits(device)
+    if J_bytes <= whole or residuals < weights:
+        return J_bytes
+    return max(block, J_bytes // residuals * (weights // 8))
+
+
+def _slices(n: int, rows: int) -> Iterator[slice]:
+    """All n rows, so many at a time; one slice where there are none."""
+    return (slice(start, start + rows) for start in range(0, max(1, n), rows))
+
+
+def _rows_of_block(shape: torch.Size, like: Tensor) -> int:
+    """How many rows to take at a time: small beside the memory, or beside H (…, d_w, d_w)."""
+    *replicas, _, k, d = shape
+    row = like.element_size() * math.prod(replicas) * k * d
+    return max(1, _limits(like.device)[1] // max(1, row), d // (8 * k))
+
+
+def _is_small(network: Network, w: Tensor, X: Tensor) -> bool:
+    return math.prod(_shape(network, w, X)) * w.element_size() <= _limits(w.device)[0]
+
+
+def _limits(device: torch.device) -> tuple[int, int]:
+    """The largest J that is kept and the largest block; an accelerator pays for every block."""
+    if device.type != "cuda":
+        return LARGEST_WHOLE, BLOCK
+    memory = torch.cuda.get_device_properties(device).total_memory
+    return memory // 16, memory // 256
 
 
 def _shape(network: Network, w: Tensor, X: Tensor) -> torch.Size:
-    replicas = np.broadcast_shapes(w.shape[:-1], X.shape[:-2])  # torch's takes a hundred times longer
+    replicas = w.shape[:-1]
+    if replicas != X.shape[:-2]:
+        replicas = torch.broadcast_shapes(replicas, X.shape[:-2])
     return torch.Size((*replicas, X.shape[-2], network.d_out, network.d_w))

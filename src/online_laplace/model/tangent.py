@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from online_laplace.model.jacobian import Jacobian, blocks, linearise_rows
+from online_laplace.model.jacobian import Jacobian, blocks, forward_rows, linearise_rows
 from online_laplace.model.network import Network
 from online_laplace.types import Hyper, Problem
 
@@ -40,6 +40,23 @@ class TangentModel:
         weighted = hyper.beta.unsqueeze(-2) * self.residual
         return hyper.weight_precision * self.w - vector_jacobian(self.J, weighted)
 
+    def condensed(self, *, per_output: bool = False) -> TangentModel:
+        """A tangent model with the same ℓ_h(v) for every v, and no more than d_w + 1 rows.
+
+        [J | y − f] = Q R, block after block of the rows: the losses see no more of it than R. Its rows are
+        residuals of all outputs together, or, where each has its own β, `per_output`.
+        """
+        n, k, d = self.J.shape[-3:]
+        if isinstance(self.J, Tensor) and (n if per_output else n * k) <= d + 1:
+            return self
+        R = self.residual.new_empty(*self.J.shape[:-3], k if per_output else 1, 0, d + 1)
+        for chosen, block in blocks(self.J):
+            more = torch.cat([block, self.residual[..., chosen, :, None]], dim=-1)
+            more = more.transpose(-3, -2) if per_output else more.flatten(-3, -2).unsqueeze(-3)
+            R = torch.linalg.qr(torch.cat([R, more], dim=-2), mode="r").R
+        R = R.transpose(-3, -2)
+        return TangentModel(self.w, torch.zeros_like(R[..., d]), R[..., :d], R[..., d])
+
 
 def linearise(network: Network, w: Tensor, problem: Problem) -> TangentModel:
     """The tangent model of `network` at w on the rows of `problem`."""
@@ -49,7 +66,7 @@ def linearise(network: Network, w: Tensor, problem: Problem) -> TangentModel:
 
 def nn_loss(network: Network, w: Tensor, problem: Problem, hyper: Hyper) -> Tensor:
     """ℓ_f(w) = ½ Σ β (y − f(w))² + ½ Σ α w², full sums: (…)."""
-    return quadratic_loss(hyper, problem.y - network.forward(w, problem.X), w)
+    return quadratic_loss(hyper, problem.y - forward_rows(network, w, problem.X), w)
 
 
 def quadratic_loss(hyper: Hyper, residual: Tensor, v: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -10,8 +11,9 @@ from torch import Tensor
 
 from online_laplace.curvature import Precision, curvature
 from online_laplace.curvature.structure import standard_normal
+from online_laplace.model.jacobian import RowBlocks
 from online_laplace.model.network import Network
-from online_laplace.model.tangent import jacobian_vector, linearise
+from online_laplace.model.tangent import linearise
 from online_laplace.types import Hyper, Problem
 
 
@@ -92,12 +94,9 @@ class Posterior:
 
     def predict(self, X: Tensor) -> Predictive:
         """Mean f(x, w) and variances j(x)ᵀ H⁻¹ j(x) and β⁻¹ at the rows of X (…, m, d_x)."""
-        f, J = self.network.linearise(self.w, X)
-        return self.of_rows(f, J)
-
-    def of_rows(self, f: Tensor, J: Tensor) -> Predictive:
-        """The predictive at rows that are linearised already: f (…, m, k), J (…, m, k, d_w)."""
-        return Predictive(f, self.H.variance(J), 1 / self.hyper.beta.unsqueeze(-2))
+        parts = [(f, self.H.variance(J)) for _, f, J in self._linearised(X)]
+        mean, variance = (torch.cat(each, dim=-2) for each in zip(*parts, strict=True))
+        return Predictive(mean, variance, 1 / self.hyper.beta.unsqueeze(-2))
 
     def covariance(self, X: Tensor, *, noise: bool = False) -> Tensor:
         """The joint covariance of all rows and outputs (…, m·k, m·k), outputs fastest."""
@@ -105,15 +104,24 @@ class Posterior:
         joint = self.H.covariance(J)
         if noise:
             variance = (1 / self.hyper.beta.unsqueeze(-2)).expand_as(f).flatten(-2)
-            joint = joint + torch.diag_embed(variance)
+            joint.diagonal(dim1=-2, dim2=-1).add_(variance)
         return joint
 
     def sample(self, X: Tensor, count: int, generator: torch.Generator, *, noise: bool = False) -> Tensor:
         """Functions drawn at the rows of X: (…, count, m, k); new observations with `noise`."""
-        f, J = self.network.linearise(self.w, X)
+        # One set of weights for all rows, so that the rows of a draw go together.
         delta = self.H.sample(count, generator)
-        drawn = f.unsqueeze(-3) + jacobian_vector(J.unsqueeze(-4), delta)
+        parts = []
+        for _, f, J in self._linearised(X):
+            # (…, count, d_w) @ (…, d_w, rows · k) → (…, count, rows, k)
+            moved = (delta @ J.flatten(-3, -2).mT).unflatten(-1, f.shape[-2:])
+            parts.append(f.unsqueeze(-3) + moved)
+        drawn = torch.cat(parts, dim=-2)
         if noise:
-            z = standard_normal(drawn.shape, f, generator)
+            z = standard_normal(drawn.shape, drawn, generator)
             drawn = drawn + z * self.hyper.beta.rsqrt()[..., None, None, :]
         return drawn
+
+    def _linearised(self, X: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """A few rows of X at a time: which, their f and their J."""
+        return RowBlocks.of(self.network, self.w, X).linearised()

@@ -72,13 +72,10 @@ def observe(network: Network, w: Tensor, hyper: Hyper, where: Evaluation) -> Inf
     distance = (w - v_star).norm(dim=-1)
     below, above = laplace_evidence(tangent, hyper, H), elbo(tangent, hyper, H, v_star)
 
-    def scores(problem: Problem, f: Tensor, J: Tensor) -> Scores:
-        predictive = posterior.of_rows(f, J).to_units(where.units)
+    def scores(problem: Problem) -> Scores:
+        predictive = posterior.predict(problem.X).to_units(where.units)
         return score(predictive, where.units.mean + where.units.std * problem.y)
 
-    test = None
-    if where.test is not None:
-        test = scores(where.test, *network.linearise(w, where.test.X))
     return Info(
         alpha=hyper.alpha,
         beta=hyper.beta,
@@ -93,8 +90,8 @@ def observe(network: Network, w: Tensor, hyper: Hyper, where: Evaluation) -> Inf
             hyper_change=log_change(hyper, mackay_update(hyper, seen)),
             gap=above - below,
         ),
-        train=scores(where.train, tangent.f, tangent.J),
-        test=test,
+        train=scores(where.train),
+        test=None if where.test is None else scores(where.test),
     )
 
 
