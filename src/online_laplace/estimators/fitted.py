@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,11 @@ from online_laplace.data.scaling import Scaler
 from online_laplace.estimators.failures import TrainingFailedError, below_rounding
 from online_laplace.hyper.prior import Prior
 from online_laplace.model.mlp import MLP
-from online_laplace.model.tangent import jacobian_vector
 from online_laplace.posterior.mixture import Mixture
 from online_laplace.posterior.predictive import Posterior, Predictive, Units
 from online_laplace.types import Components, Hyper, Problem
 
-# A test row's gradients are held for a chunk of rows at a time: 64 MiB of them.
+# What the networks compute on the way to their means, for a chunk of rows at a time: 64 MiB of it.
 CHUNK_NUMBERS = 2**23
 
 # Factors are kept between calls while all of them together stay below 1 GiB.
@@ -61,13 +60,9 @@ class FittedNetworks:
 
     def mixture(self, X: Floats) -> Mixture:
         """The whole distribution of a new observation at every row, (m, k)."""
-        parts = [self._predict(posterior, X) for posterior in self.posteriors()]
-        stacked = Predictive(
-            torch.stack([part.mean for part in parts]),
-            torch.stack([part.function_variance for part in parts]),
-            torch.stack([part.noise_variance for part in parts]),
-        )
-        return Mixture.equal(stacked).to_units(self.units)
+        rows = self._tensor(X)
+        parts = (_predict(posterior, rows).to_units(self.units) for posterior in self.posteriors())
+        return Mixture.equal(Predictive.stack(parts, len(self)))
 
     def covariance(self, X: Floats, *, noise: bool) -> Tensor:
         """The joint covariance of all rows, target by target: (k, m, m).
@@ -87,23 +82,13 @@ class FittedNetworks:
     def draw(self, X: Floats, count: int, generator: torch.Generator, *, noise: bool) -> Tensor:
         """Functions drawn at the rows of X, each from one network of the mixture: (count, m, k)."""
         of = torch.randint(len(self), (count,), generator=generator, device=generator.device)
-        drawn = self.problem.y.new_empty(count, len(X), self.network.d_out)
+        rows = self._tensor(X)
+        drawn = rows.new_empty(count, len(rows), self.network.d_out)
         for c, posterior in enumerate(self.posteriors()):
             chosen = torch.nonzero(of == c).squeeze(-1)
             if len(chosen) == 0:
                 continue
-            # One set of weights for all rows, so that the rows of a draw go together.
-            delta = posterior.H.sample(len(chosen), generator)
-            parts = []
-            for part in self._chunks(X, self.network.d_w * self.network.d_out):
-                f, J = self.network.linearise(posterior.w, part)
-                parts.append(f + jacobian_vector(J.unsqueeze(0), delta))
-            drawn[chosen] = torch.cat(parts, dim=-2)
-            if noise:
-                z = torch.randn(
-                    drawn[chosen].shape, generator=generator, dtype=drawn.dtype, device=drawn.device
-                )
-                drawn[chosen] += z * posterior.hyper.beta.rsqrt()
+            drawn[chosen] = posterior.sample(rows, len(chosen), generator, noise=noise)
         return self.units.mean + self.units.std * drawn
 
     def noise_variance(self) -> Tensor:
@@ -145,18 +130,6 @@ class FittedNetworks:
         w, alpha, beta = (values[c].clone() for values in self.components)
         return Posterior.of(self.network, w, self.problem, Hyper(alpha, beta, self.prior))
 
-    def _predict(self, posterior: Posterior, X: Floats) -> Predictive:
-        chunks = self._chunks(X, self.network.d_w * self.network.d_out)
-        parts = [posterior.predict(part) for part in chunks]
-        variance, noise = torch.cat([part.function_variance for part in parts]), parts[0].noise_variance
-        if below_rounding(variance, noise).any():
-            raise TrainingFailedError(
-                "the curvature of a network gives negative variances at these rows: the noise or the weight "
-                "decay became too small for its numbers; train fewer steps, or fewer hidden units"
-            )
-        # Rounding can take a variance that is zero just below it.
-        return Predictive(torch.cat([part.mean for part in parts]), variance.clamp(min=0), noise)
-
     def _chunks(self, X: Floats, numbers_per_row: int) -> Iterator[Tensor]:
         """The scaled rows, as many at a time as memory should hold."""
         size = max(1, CHUNK_NUMBERS // numbers_per_row)
@@ -170,3 +143,15 @@ class FittedNetworks:
 def _row(values: Floats, like: Tensor) -> Tensor:
     """(k,) → (1, k), where the networks live."""
     return torch.from_numpy(np.asarray(values, dtype=np.float64)).to(like).unsqueeze(0)
+
+
+def _predict(posterior: Posterior, rows: Tensor) -> Predictive:
+    """What one network predicts, if its curvature is worth anything. Raises TrainingFailedError."""
+    predicted = posterior.predict(rows)
+    if below_rounding(predicted.function_variance, predicted.noise_variance).any():
+        raise TrainingFailedError(
+            "the curvature of a network gives negative variances at these rows: the noise or the weight "
+            "decay became too small for its numbers; train fewer steps, or fewer hidden units"
+        )
+    # Rounding can take a variance that is zero just below it.
+    return replace(predicted, function_variance=predicted.function_variance.clamp(min=0))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import wraps
+from typing import Concatenate, ParamSpec
 
 import torch
 from torch import Tensor
@@ -13,6 +16,30 @@ from online_laplace.hyper.prior import Prior
 from online_laplace.model.network import Network
 from online_laplace.posterior.predictive import Posterior, Predictive, Units, standard_crps
 from online_laplace.types import Components, Hyper, Problem
+
+# How many numbers of all components together a method works on at a time.
+PIECE = 2**20
+
+P = ParamSpec("P")
+Method = Callable[Concatenate["Mixture", P], Tensor]
+
+
+def by_rows(method: Method[P]) -> Method[P]:
+    """A method whose result is (…, m, k), evaluated for a few rows at a time.
+
+    What it makes on the way has an axis of components, and need not be as long as the table.
+    """
+
+    @wraps(method)
+    def evaluate(self: Mixture, /, *given: P.args, **named: P.kwargs) -> Tensor:
+        def at(chosen: slice) -> Tensor:
+            some = (v[..., chosen, :] if isinstance(v, Tensor) else v for v in given)
+            return method(self.rows(chosen), *some, **named)  # type: ignore[arg-type]
+
+        parts = [at(chosen) for chosen in self.pieces()]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
+
+    return evaluate
 
 
 @dataclass(frozen=True)
@@ -42,31 +69,43 @@ class Mixture:
             )
         return cls(components, torch.softmax(log_evidence, dim=-1))
 
-    @property
-    def _weight(self) -> Tensor:
-        """The weights against (…, c, m, k)."""
-        return self.weights[..., None, None]
+    def pieces(self) -> Iterator[slice]:
+        """All rows, a few at a time."""
+        shape = self.components.mean.shape
+        m = shape[-2]
+        size = max(1, PIECE * m // max(1, math.prod(shape)))
+        return (slice(start, start + size) for start in range(0, max(1, m), size))
+
+    def rows(self, chosen: slice) -> Mixture:
+        """The same at some of the rows."""
+        return Mixture(self.components.rows(chosen), self.weights)
+
+    def _average(self, values: Tensor) -> Tensor:
+        """Σ_c weight_c values_c: (…, c, m, k) → (…, m, k)."""
+        total = (self.weights.unsqueeze(-2) @ values.flatten(-2)).squeeze(-2)
+        return total.unflatten(-1, values.shape[-2:])
 
     @property
     def mean(self) -> Tensor:
         """Σ_c weight_c mean_c: (…, m, k)."""
-        return (self._weight * self.components.mean).sum(-3)
+        return self._average(self.components.mean)
 
     @property
     def noise_variance(self) -> Tensor:
         """The noise the members agree on, Σ_c weight_c β_c⁻¹."""
-        return (self._weight * self.components.noise_variance).sum(-3)
+        return self._average(self.components.noise_variance)
 
     @property
     def within_variance(self) -> Tensor:
         """What each member's weights leave open, averaged: (…, m, k)."""
-        return (self._weight * self.components.function_variance).sum(-3)
+        return self._average(self.components.function_variance)
 
     @property
+    @by_rows
     def between_variance(self) -> Tensor:
         """How far the members' means disagree: (…, m, k)."""
         apart = self.components.mean - self.mean.unsqueeze(-3)
-        return (self._weight * apart.square()).sum(-3)
+        return self._average(apart.square())
 
     @property
     def function_variance(self) -> Tensor:
@@ -83,15 +122,18 @@ class Mixture:
         """The standard deviation of a new observation."""
         return self.variance.sqrt()
 
+    @by_rows
     def log_density(self, y: Tensor) -> Tensor:
         """log Σ_c weight_c N(y; mean_c, variance_c): (…, m, k)."""
         each = self.components.log_density(y.unsqueeze(-3))
-        return torch.logsumexp(self._weight.log() + each, dim=-3)
+        return torch.logsumexp(self.weights.log()[..., None, None] + each, dim=-3)
 
+    @by_rows
     def cdf(self, y: Tensor) -> Tensor:
         """P(Y ≤ y): (…, m, k)."""
-        return (self._weight * self.components.cdf(y.unsqueeze(-3))).sum(-3)
+        return self._average(self.components.cdf(y.unsqueeze(-3)))
 
+    @by_rows
     def quantile(self, level: float) -> Tensor:
         """The y at which the cdf is `level`, by bisection to the last bit: (…, m, k)."""
         each = self.components.quantile(level)
@@ -117,15 +159,16 @@ class Mixture:
         z = torch.randn(*mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
         return mean + std * z
 
+    @by_rows
     def crps(self, y: Tensor) -> Tensor:
         """E|Y − y| − ½ E|Y − Y'|, in closed form over pairs of components: (…, m, k)."""
         mean, variance = self.components.mean, self.components.variance.expand_as(self.components.mean)
-        to_y = (self._weight * _expected_distance(mean - y.unsqueeze(-3), variance)).sum(-3)
+        to_y = self._average(_expected_distance(mean - y.unsqueeze(-3), variance))
         among = torch.zeros_like(to_y)
         for c in range(mean.shape[-3]):
             apart = mean - mean[..., c : c + 1, :, :]
             spread = variance + variance[..., c : c + 1, :, :]
-            pair = (self._weight * _expected_distance(apart, spread)).sum(-3)
+            pair = self._average(_expected_distance(apart, spread))
             among = among + self.weights[..., c, None, None] * pair
         return to_y - 0.5 * among
 
@@ -154,13 +197,11 @@ def predict_mixture(
     Components are taken one after another, so that memory holds one curvature (per replica) at a time.
     Equal weights, or, with `log_evidence` (…, c), weights by evidence.
     """
-    parts = []
-    for c in range(components.w.shape[-2]):
+
+    def predict(c: int) -> Predictive:
         w, alpha, beta = (values[..., c, :] for values in components)
-        parts.append(Posterior.of(network, w, problem, Hyper(alpha, beta, prior)).predict(X))
-    stacked = Predictive(
-        torch.stack([part.mean for part in parts], dim=-3),
-        torch.stack([part.function_variance for part in parts], dim=-3),
-        torch.stack([part.noise_variance for part in parts], dim=-3),
-    )
+        return Posterior.of(network, w, problem, Hyper(alpha, beta, prior)).predict(X)
+
+    count = components.w.shape[-2]
+    stacked = Predictive.stack(map(predict, range(count)), count)
     return Mixture.equal(stacked) if log_evidence is None else Mixture.by_evidence(stacked, log_evidence)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -32,6 +32,23 @@ class Predictive:
     mean: Tensor
     function_variance: Tensor
     noise_variance: Tensor
+
+    @classmethod
+    def stack(cls, parts: Iterable[Predictive], count: int) -> Predictive:
+        """`count` predictives along an axis before rows and outputs, (…, c, m, k), taken one by one."""
+        arrays: list[Tensor] = []
+        for c, part in enumerate(parts):
+            values = (part.mean, part.function_variance, part.noise_variance)
+            arrays = arrays or [v.new_empty(*v.shape[:-2], count, *v.shape[-2:]) for v in values]
+            for array, each in zip(arrays, values, strict=True):
+                array[..., c, :, :] = each
+        return cls(*arrays)
+
+    def rows(self, chosen: slice) -> Predictive:
+        """The same at some of the rows."""
+        return Predictive(
+            self.mean[..., chosen, :], self.function_variance[..., chosen, :], self.noise_variance
+        )
 
     @property
     def variance(self) -> Tensor:
