@@ -32,7 +32,7 @@ browser:
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-# One step in its parts against the floor of its arithmetic: prints a table, writes bench.json. About 4 minutes.
+# One step in its parts against the floor of its arithmetic: prints a table, writes bench.json. Minutes.
 bench: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/bench.py
 

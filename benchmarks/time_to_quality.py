@@ -5,10 +5,11 @@
 In the environment that `make bench-peer` makes, for laplace-torch runs beside ours. Every method trains the
 same network (50 tanh units) from the same first weights and α = β = 1 on the same rows of split 0, on one
 thread in float64, and is looked at outside the clock: at every step up to 100, then each time the count has
-grown by 2%. Results already in the file are kept, so that a run can go on after it was stopped.
+grown by 2%. Results already in the file are kept, so that a run can go on after it was stopped, and two runs
+with different tables can go on side by side.
 
-The standard error is that of the test rows' log densities, at the best look. `common` in
-docs/speed.md holds the same against the best look of any method.
+The standard error is that of the test rows' log densities, at the best look. quality_table.py tells the same
+against the best look of any method, from the curves.
 """
 
 from __future__ import annotations
@@ -269,18 +270,32 @@ def main() -> None:
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--limit", type=int, default=10**9, help="of steps, for a trial")
     options = parser.parse_args()
-    found = {"rows": []} if not options.out.exists() else json.loads(options.out.read_text())
     with one_thread() as pools:
         for table in options.tables.split(","):
             for method in options.methods.split(","):
-                if any(row["table"] == table and row["method"] == method for row in found["rows"]):
+                if any(
+                    (row["table"], row["method"]) == (table, method) for row in stored(options.out)["rows"]
+                ):
                     continue
+                rows = []
                 for label, result in METHODS[method](table, options.limit):
                     print(line(table, label, result), flush=True)
-                    row = {"table": table, "split": SPLIT, "method": method, "label": label, **result}
-                    found["rows"].append(row | {"commit": commit()})
-                found |= {"threads": 1, "pools": pools, "processor": processor(), "versions": versions()}
-                options.out.write_text(json.dumps(found) + "\n")
+                    kept = {"table": table, "split": SPLIT, "method": method, "label": label, **result}
+                    rows.append(kept | {"commit": commit()})
+                about = {"threads": 1, "pools": pools, "processor": processor(), "versions": versions()}
+                store(options.out, rows, about)
+
+
+def stored(out: Path) -> dict:
+    return json.loads(out.read_text()) if out.exists() else {"rows": []}
+
+
+def store(out: Path, rows: list[dict], about: dict) -> None:
+    """Add rows to those that are in the file by now, in the order of tables and methods."""
+    order = {name: place for place, name in enumerate((*TABLES, *METHODS))}
+    rows = stored(out)["rows"] + rows
+    rows.sort(key=lambda row: (order[row["table"]], order[row["method"]]))
+    out.write_text(json.dumps(about | {"rows": rows}) + "\n")
 
 
 if __name__ == "__main__":
