@@ -53,7 +53,7 @@ while True:
         work()
         os._exit(0)
     if killed < 10:
-        time.sleep(delay.uniform(0.02, 0.25))
+        time.sleep(delay.uniform(0.02, float(sys.argv[3])))
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     if os.waitstatus_to_exitcode(status) == 0:
@@ -65,9 +65,12 @@ print(killed, resumed)
 
 def test_killed_at_ten_random_moments_a_run_ends_with_identical_records(tmp_path: Path) -> None:
     profile = tiny_profile(**LONG)
+    began = time.monotonic()
     run_profile(profile, tmp_path / "unbroken", [])
+    # Ten attempts of half a batch each, on average: the six batches are not done before the tenth kill.
+    longest = max(0.25, (time.monotonic() - began) / 6)
     Store.begin(tmp_path / "broken", profile)
-    script = [sys.executable, "-c", _KILL_AND_RESUME, str(tmp_path / "broken"), "7"]
+    script = [sys.executable, "-c", _KILL_AND_RESUME, str(tmp_path / "broken"), "7", str(longest)]
     done = subprocess.run(script, capture_output=True, text=True, check=True)
     killed, resumed = map(int, done.stdout.split())
     assert killed >= 5, "the run was over before it could be killed often enough to show anything"

@@ -1,4 +1,4 @@
-"""Run a whole experiment in one process, with nothing installed but torch, numpy and safetensors.
+"""Run a whole experiment in one process, with nothing installed but torch, NumPy, SciPy and safetensors.
 
     python -m online_laplace.experiments.run_profile --profile paper --device cuda --out runs/paper
 
@@ -13,30 +13,48 @@ import argparse
 import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
+
+import torch
 
 from online_laplace.errors import InputError, OnlineLaplaceError
 from online_laplace.experiments.archive import pack_store, unpack_store
 from online_laplace.experiments.job import run_batch
 from online_laplace.experiments.profile import Batch, Profile, named_profile, override
 from online_laplace.experiments.store import Store
+from online_laplace.experiments.streams import side_by_side
 
 
 def run_profile(profile: Profile, folder: Path, only: list[str], *, restart: bool = False) -> None:
-    """Run what is not finished yet, batch by batch, printing a line now and then."""
+    """Run what is not finished yet, printing a line now and then: one by one, or all at once on CUDA."""
     store = Store.begin(folder, profile, restart=restart)
     batches = chosen_batches(profile, only)
-    for number, batch in enumerate(batches, start=1):
-        label = f"[{number}/{len(batches)}] {batch.name}"
-        if store.is_finished(batch):
-            print(f"{label}: finished before", flush=True)
-            continue
+    waiting = [batch for batch in batches if not store.is_finished(batch)]
+    if len(waiting) < len(batches):
+        print(f"{len(batches) - len(waiting)} of {len(batches)} batches were finished before", flush=True)
+
+    def work(batch: Batch, check: Callable[[], None]) -> None:
         began = time.monotonic()
-        for note in run_batch(folder, batch, _Lines(label, profile.specification_for(batch).steps or 0)):
+        lines = _Lines(batch.name, profile.specification_for(batch).steps or 0)
+
+        def tick(step: int) -> None:
+            check()
+            lines(step)
+
+        for note in run_batch(folder, batch, tick):
             print(f"note: {note}", flush=True)
-        print(f"{label}: done in {time.monotonic() - began:.1f} s", flush=True)
+        print(f"{batch.name}: done in {time.monotonic() - began:.1f} s", flush=True)
+
+    device = profile.specification.device
+    if waiting and torch.device(device).type == "cuda":
+        side_by_side(device, [partial(work, batch) for batch in waiting])
+    else:
+        for batch in waiting:
+            work(batch, lambda: None)
     for note in store.notes:
         print(f"note: {note}", flush=True)
 

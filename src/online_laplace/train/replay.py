@@ -6,6 +6,7 @@ is recorded once and starts as a whole.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 # Steps in the longer of two graphs: enough that to start it costs little beside them.
 UNROLLED = 8
+
+# Threads may train side by side, but they record one after another.
+_RECORDING = threading.Lock()
 
 
 def walker(procedure: Procedure[S], state: S) -> Callable[[S, int], S]:
@@ -46,12 +50,11 @@ class Replay:
         }
         # Whole numbers become tensors, so that the device can count.
         inside = fill(state, self._buffers, count=lambda number: number, rebuilt=True)
-        beside = torch.cuda.Stream()
-        beside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(beside):
+        with _RECORDING:
             procedure.step(inside)  # libraries set themselves up on first use, which cannot be recorded
-        torch.cuda.current_stream().wait_stream(beside)
-        self._graphs = [(steps, _record(procedure, inside, self._buffers, steps)) for steps in (UNROLLED, 1)]
+            self._graphs = [
+                (steps, _record(procedure, inside, self._buffers, steps)) for steps in (UNROLLED, 1)
+            ]
 
     def __call__(self, state: S, steps: int) -> S:
         """The state that many steps further."""
@@ -70,7 +73,7 @@ def _record(
 ) -> torch.cuda.CUDAGraph:
     """A graph that takes the buffers `steps` further."""
     graph = torch.cuda.CUDAGraph()
-    # Other threads may be training beside this one.
+    # What the other threads do meanwhile is no part of it.
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         state = inside
         for _ in range(steps):

@@ -1,0 +1,163 @@
+"""One training step on a CUDA device: how long it takes, where the time goes, and that nothing else changed.
+
+    python benchmarks/gpu.py [--json gpu.json] [--replicas 20] [--profile]
+
+needs torch, numpy, scipy and safetensors alone. Every time is a median over pieces of a run of the recorded
+step (a CUDA graph), taken with CUDA events. Beside it stands the floor of the device: a batched matrix
+product, cholesky_ex and solve_triangular with the identity, in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+
+import torch
+
+from online_laplace.data import load_table
+from online_laplace.experiments.batch import batch
+from online_laplace.experiments.specification import Specification
+from online_laplace.hyper.prior import initial_hyper
+from online_laplace.model.mlp import MLP
+from online_laplace.model.network import initial_weights
+from online_laplace.train.descent import Descent, ValidatedDescent
+from online_laplace.train.gauss_newton import GaussNewton
+from online_laplace.train.history import observe
+from online_laplace.train.online import MEANS, Online
+from online_laplace.train.replay import UNROLLED, Replay
+
+TABLES = ("energy", "yacht", "housing", "concrete", "wine")
+
+
+class Setting:
+    """A table's splits as one batch on the device, and the procedures to be timed on it."""
+
+    def __init__(self, name: str, replicas: int) -> None:
+        self.spec = Specification(device="cuda")
+        table = load_table(name)
+        self.data = batch(table, self.spec, list(range(replicas)), validate=True)
+        self.network = MLP(table.X.shape[1])
+        seeds = [self.spec.weight_seed(split) for split in range(replicas)]
+        self.w = initial_weights(self.network, seeds, self.spec.like())
+        self.hyper = initial_hyper(self.network, self.w)
+
+    def procedure(self, way: str):
+        problem = self.data.problem
+        if way == "offline":
+            return ValidatedDescent(Descent(self.network, problem), self.data.validation)
+        kind, mean = way.split("-")
+        return (Online if kind == "adam" else GaussNewton)(self.network, problem, MEANS[mean])
+
+    def start(self, procedure):
+        return procedure.init(self.w, self.hyper)
+
+
+def milliseconds(work, rounds: int) -> float:
+    """The median time of a piece of work, by the device's own clock."""
+    work()
+    times = []
+    for _ in range(rounds):
+        began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        began.record()
+        work()
+        ended.record()
+        torch.cuda.synchronize()
+        times.append(began.elapsed_time(ended))
+    return statistics.median(times)
+
+
+def library_floor(setting: Setting) -> dict[str, float]:
+    """What the library's own calls take at this size: product, factor, triangular inverse."""
+    J = setting.network.linearise(setting.w, setting.data.problem.X)[1].squeeze(-2)
+    rows = J if J.shape[-2] >= J.shape[-1] else J.mT.contiguous()
+    G = rows.mT @ rows + torch.eye(rows.shape[-1], dtype=J.dtype, device=J.device)
+    L = torch.linalg.cholesky_ex(G)[0]
+    identity = torch.eye(G.shape[-1], dtype=J.dtype, device=J.device).expand_as(G)
+    return {
+        "product": milliseconds(lambda: rows.mT @ rows, 20),
+        "factor": milliseconds(lambda: torch.linalg.cholesky_ex(G), 20),
+        "inverse": milliseconds(lambda: torch.linalg.solve_triangular(L, identity, upper=False), 20),
+    }
+
+
+def step_times(setting: Setting, way: str) -> dict[str, float]:
+    """Milliseconds a step: from Python, and recorded."""
+    procedure = setting.procedure(way)
+    state = setting.start(procedure)
+
+    def plain():
+        procedure.step(state)
+
+    row = {"plain": milliseconds(plain, 10)}
+    if procedure.recordable:
+        began = time.perf_counter()
+        replay = Replay(procedure, state)
+        torch.cuda.synchronize()
+        row["recording_s"] = time.perf_counter() - began
+        count = 8 * UNROLLED
+        row["recorded"] = milliseconds(lambda: replay(state, count), 7) / count
+    return row
+
+
+def agreement(setting: Setting, way: str, steps: int) -> float:
+    """The largest relative difference of w, α and β between plain and recorded steps."""
+    procedure = setting.procedure(way)
+    plain = start = setting.start(procedure)
+    for _ in range(steps):
+        plain = procedure.step(plain)
+    recorded = Replay(procedure, start)(start, steps)
+    pairs = (
+        (plain.w, recorded.w),
+        (plain.hyper.alpha, recorded.hyper.alpha),
+        (plain.hyper.beta, recorded.hyper.beta),
+    )
+    return max(((one - other).norm(dim=-1) / one.norm(dim=-1)).max().item() for one, other in pairs)
+
+
+def kernels(setting: Setting, way: str) -> str:
+    """The kernels of one step, the longest first."""
+    procedure = setting.procedure(way)
+    state = setting.start(procedure)
+    procedure.step(state)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+        procedure.step(state)
+        torch.cuda.synchronize()
+    return seen.key_averages().table(sort_by="cuda_time_total", row_limit=40, max_name_column_width=70)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--json", default="gpu.json")
+    parser.add_argument("--replicas", type=int, nargs="+", default=[20])
+    parser.add_argument("--tables", nargs="+", default=TABLES)
+    parser.add_argument("--ways", nargs="+", default=["adam-ol", "adam-lm", "offline", "gauss_newton-ol"])
+    parser.add_argument("--profile", action="store_true", help="list the kernels of a step")
+    options = parser.parse_args()
+    rows = []
+    for name in options.tables:
+        for replicas in options.replicas:
+            setting = Setting(name, replicas)
+            n, d = setting.data.problem.n, setting.network.d_w
+            floor = library_floor(setting)
+            look = milliseconds(lambda s=setting: observe(s.network, s.w, s.hyper, s.data.evaluation), 5)
+            for way in options.ways:
+                row = {"table": name, "n": n, "d_w": d, "replicas": replicas, "way": way, "look": look}
+                row |= step_times(setting, way) | {f"library_{key}": value for key, value in floor.items()}
+                if "recorded" in row:
+                    row["agreement_after_200"] = agreement(setting, way, 200)
+                rows.append(row)
+                print(
+                    {key: round(v, 4) if isinstance(v, float) and v > 1e-3 else v for key, v in row.items()},
+                    flush=True,
+                )
+            if options.profile:
+                print(kernels(setting, "adam-ol"), flush=True)
+    about = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "dtype": "float64"}
+    with open(options.json, "w") as file:
+        json.dump({"about": about, "rows": rows}, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
