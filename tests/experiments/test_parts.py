@@ -67,6 +67,7 @@ def test_the_pieces_of_a_part_are_its_splits_in_order_and_of_one_size(
     assert [split for piece in pieces for split in piece.splits] == list(range(splits))
     assert all(replace(piece, splits=part.splits) == part for piece in pieces)
     sizes = [len(piece.splits) for piece in pieces]
+    assert len(sizes) % 2 == 0 or len(sizes) == splits
     assert max(sizes) - min(sizes) <= 1
     assert len(sizes) >= min(2, splits)
 

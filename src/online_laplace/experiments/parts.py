@@ -60,12 +60,13 @@ class Part:
     def pieces(self) -> list[Part]:
         """The same splits in smaller parts, as many as leave the cost of a step to its arithmetic.
 
-        Two at least, for two cores, even where that cost is mostly Python's.
+        For two cores an even number, and two at least, even where that cost is mostly Python's.
         """
         if not self.on_cpu:
             return [self]
         arithmetic = len(self.splits) * split_seconds(self.table, self.way.procedure, self.way.specification)
-        count = min(len(self.splits), max(2, int(arithmetic / (4 * OVERHEAD))))
+        count = max(2, int(arithmetic / (4 * OVERHEAD)) // 2 * 2)
+        count = min(count, len(self.splits))
         bounds = [len(self.splits) * i // count for i in range(count + 1)]
         return [replace(self, splits=self.splits[low:high]) for low, high in pairwise(bounds)]
 
