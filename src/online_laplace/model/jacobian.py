@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -49,8 +49,13 @@ class RowBlocks:
 
     def outputs(self) -> Tensor:
         """f (…, n, k)."""
-        parts = [self.network.forward(self.w, part) for part in self.X.split(self.rows, dim=-2)]
-        return torch.cat(parts, dim=-2)
+        parts = (
+            (chosen, self.network.forward(self.w, self.X[..., chosen, :]))
+            for chosen in _slices(self.X.shape[-2], self.rows)
+        )
+        if self.w.requires_grad:  # autograd keeps all that is made on the way in any case
+            return torch.cat([part for _, part in parts], dim=-2)
+        return fill_rows(self.w.new_empty(self.shape[:-1]), parts)
 
     def whole(self) -> tuple[Tensor, Tensor]:
         """f (…, n, k) and all of J, without what the network would need to make it at once."""
@@ -59,6 +64,17 @@ class RowBlocks:
             f[..., chosen, :] = outputs
             J[..., chosen, :, :] = block
         return f, J
+
+
+def fill_rows(whole: Tensor, parts: Iterable[tuple[slice, Tensor]]) -> Tensor:
+    """`whole` (…, n, k) with its rows taken from the parts.
+
+    Parts kept in a list would lie between the blocks they came from, and the allocator could not hand the
+    memory of one block to the next.
+    """
+    for chosen, part in parts:
+        whole[..., chosen, :] = part
+    return whole
 
 
 Jacobian = Tensor | RowBlocks

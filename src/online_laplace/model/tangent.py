@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from online_laplace.model.jacobian import Jacobian, blocks, forward_rows, linearise_rows
+from online_laplace.model.jacobian import Jacobian, blocks, fill_rows, forward_rows, linearise_rows
 from online_laplace.model.network import Network
 from online_laplace.types import Hyper, Problem
 
@@ -83,13 +83,17 @@ def rows(J: Tensor) -> Tensor:
 
 def jacobian_vector(J: Jacobian, v: Tensor) -> Tensor:
     """J v: (…, n, k, d_w) and (…, d_w) → (…, n, k)."""
-    parts = [(rows(block) @ v.unsqueeze(-1)).squeeze(-1) for _, block in blocks(J)]
-    return (parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)).unflatten(-1, J.shape[-3:-1])
+    if isinstance(J, Tensor):
+        return (rows(J) @ v.unsqueeze(-1)).squeeze(-1).unflatten(-1, J.shape[-3:-1])
+    parts = ((chosen, jacobian_vector(block, v)) for chosen, block in blocks(J))
+    return fill_rows(v.new_empty(J.shape[:-1]), parts)
 
 
 def vector_jacobian(J: Jacobian, u: Tensor) -> Tensor:
     """Jᵀ u: (…, n, k, d_w) and (…, n, k) → (…, d_w)."""
-    products = [
-        (u[..., chosen, :].flatten(-2).unsqueeze(-2) @ rows(block)).squeeze(-2) for chosen, block in blocks(J)
-    ]
-    return products[0] if len(products) == 1 else torch.stack(products).sum(0)
+    if isinstance(J, Tensor):
+        return (u.flatten(-2).unsqueeze(-2) @ rows(J)).squeeze(-2)
+    total = u.new_zeros(*J.shape[:-3], J.shape[-1])
+    for chosen, block in blocks(J):
+        total += vector_jacobian(block, u[..., chosen, :])
+    return total

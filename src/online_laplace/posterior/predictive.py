@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -111,8 +111,11 @@ class Posterior:
 
     def predict(self, X: Tensor) -> Predictive:
         """Mean f(x, w) and variances j(x)ᵀ H⁻¹ j(x) and β⁻¹ at the rows of X (…, m, d_x)."""
-        parts = [(f, self.H.variance(J)) for _, f, J in self._linearised(X)]
-        mean, variance = (torch.cat(each, dim=-2) for each in zip(*parts, strict=True))
+        parts = RowBlocks.of(self.network, self.w, X)
+        mean, variance = (self.w.new_empty(parts.shape[:-1]) for _ in range(2))
+        for chosen, f, J in parts.linearised():
+            mean[..., chosen, :] = f
+            variance[..., chosen, :] = self.H.variance(J)
         return Predictive(mean, variance, 1 / self.hyper.beta.unsqueeze(-2))
 
     def covariance(self, X: Tensor, *, noise: bool = False) -> Tensor:
@@ -128,17 +131,14 @@ class Posterior:
         """Functions drawn at the rows of X: (…, count, m, k); new observations with `noise`."""
         # One set of weights for all rows, so that the rows of a draw go together.
         delta = self.H.sample(count, generator)
-        parts = []
-        for _, f, J in self._linearised(X):
+        parts = RowBlocks.of(self.network, self.w, X)
+        *replicas, m, k, _ = parts.shape
+        drawn = delta.new_empty(*replicas, count, m, k)
+        for chosen, f, J in parts.linearised():
             # (…, count, d_w) @ (…, d_w, rows · k) → (…, count, rows, k)
             moved = (delta @ J.flatten(-3, -2).mT).unflatten(-1, f.shape[-2:])
-            parts.append(f.unsqueeze(-3) + moved)
-        drawn = torch.cat(parts, dim=-2)
+            drawn[..., chosen, :] = f.unsqueeze(-3) + moved
         if noise:
             z = standard_normal(drawn.shape, drawn, generator)
             drawn = drawn + z * self.hyper.beta.rsqrt()[..., None, None, :]
         return drawn
-
-    def _linearised(self, X: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """A few rows of X at a time: which, their f and their J."""
-        return RowBlocks.of(self.network, self.w, X).linearised()
