@@ -149,16 +149,43 @@ def test_the_log_likelihood_takes_one_target_per_row(fitted, rows):
         fitted.score_log_likelihood(inputs, np.c_[targets, targets])
 
 
-def test_what_does_not_fit_in_memory_is_refused_with_the_number_of_rows_that_would(monkeypatch):
+@pytest.mark.parametrize(
+    ("rows", "outputs", "weights", "reason"),
+    [
+        (60_000_000, 1, 600, "The outputs of every network are held for every row"),
+        (100_000, 2, 20_000, "A matrix of weights by weights is held for every network"),
+        (20_000, 1, 200_000, "Every row's gradient is held for every weight"),
+    ],
+)
+def test_what_does_not_fit_in_memory_is_refused_with_the_number_of_rows_that_would(
+    rows, outputs, weights, reason, monkeypatch
+):
     monkeypatch.setattr("online_laplace.experiments.size.memory_of", lambda device: 8 * 2**30)
-    check_size(1_000, 1, 600, 5)
-    with pytest.raises(InputError, match=r"1,000,000 rows are too many .* at most ([\d,]+) rows") as caught:
-        check_size(1_000_000, 1, 600, 5)
+    with pytest.raises(InputError, match=rf"{rows:,} rows are too many .* at most [\d,]+ rows") as caught:
+        check_size(rows, outputs, weights, 5)
+    assert reason in str(caught.value)
     fitting = int(str(caught.value).split("at most ")[1].split(" rows")[0].replace(",", ""))
-    check_size(fitting, 1, 600, 5)
+    check_size(fitting, outputs, weights, 5)
     with pytest.raises(InputError):
-        check_size(int(1.2 * fitting), 1, 600, 5)
+        check_size(int(1.2 * fitting), outputs, weights, 5)
+
+
+def test_a_million_rows_fit_where_weights_are_few(monkeypatch):
+    monkeypatch.setattr("online_laplace.experiments.size.memory_of", lambda device: 4 * 2**30)
+    OnlineLaplaceRegressor().check_size(1_000_000, 8)
+
+
+def test_where_no_number_of_rows_fits_none_is_named(monkeypatch):
+    monkeypatch.setattr("online_laplace.experiments.size.memory_of", lambda device: 2**10)
+    with pytest.raises(InputError, match="so use fewer columns"):
+        check_size(1_000, 1, 600, 5)
+
+
+def test_members_and_outputs_add_up():
     assert needed_bytes(10, 20, 2) == 2 * needed_bytes(10, 20, 1)
+    assert needed_bytes(200, 20, 2, outputs=2) > needed_bytes(200, 20, 2)
+    # A J that is not kept takes less than one that is.
+    assert needed_bytes(10**6, 501, 1) < needed_bytes(10**5, 501, 1)
 
 
 def test_the_size_is_checked_before_the_work(monkeypatch):

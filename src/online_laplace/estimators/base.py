@@ -81,7 +81,8 @@ class OnlineLaplaceEstimator(BaseEstimator):  # type: ignore[misc]
         """Refuse, as `fit` does, data that would not fit in memory. Raises InputError."""
         plan = self._plan()
         network = MLP(features, plan.architecture.hidden, targets, plan.architecture.activation)
-        check_size(rows, targets, network.d_w, plan.architecture.members, plan.device)
+        members = plan.architecture.members
+        check_size(rows, targets, network.d_w, members, plan.device, features=features)
 
     def _plan(self, tick: Callable[[int], None] | None = None) -> Plan:
         """The settings, checked. Raises InputError naming the one that cannot be used."""

@@ -8,15 +8,43 @@ from pathlib import Path
 import torch
 
 from online_laplace.errors import InputError
+from online_laplace.model.jacobian import held_bytes
 
-# Beside the network's own arrays there are the data, the libraries and everything else on the machine.
+# Beside the network's own arrays there are the libraries and everything else on the machine.
 SHARE_OF_MEMORY = 0.7
 
+# What is held of J at a time: a step's and a look's where it is kept, else a block and what is made of it.
+# Beside the three matrices H of a step, blocks and panels of it add up to one more.
+JACOBIANS = 2
+BLOCKS = 5
+MATRICES = 4
 
-def needed_bytes(residuals: int, weights: int, members: int) -> int:
-    """The peak of training: three Jacobians and six square matrices of the smaller side, a member each."""
+# Numbers held for every residual (outputs, residuals, scores) and for every input (copies of the table).
+PER_RESIDUAL = 20
+PER_INPUT = 6
+
+
+def needed_bytes(
+    residuals: int,
+    weights: int,
+    members: int,
+    *,
+    outputs: int = 1,
+    inputs: int = 0,
+    device: str = "cpu",
+) -> int:
+    """The peak of training `members` networks of this many weights.
+
+    `residuals` are rows times outputs, each with a noise level and a matrix of its own; `inputs` are the
+    numbers in the table of features.
+    """
     smaller = min(residuals, weights)
-    return 8 * members * (3 * residuals * weights + 6 * smaller * smaller)
+    J = 8 * members * residuals * weights
+    held = held_bytes(J, residuals, weights, torch.device(device))
+    jacobians = (JACOBIANS if held == J else BLOCKS) * held
+    matrices = 8 * members * (MATRICES + outputs - 1) * smaller * smaller
+    rows = 8 * (members * PER_RESIDUAL * residuals + PER_INPUT * inputs)
+    return jacobians + matrices + rows
 
 
 def memory_of(device: str) -> int:
@@ -31,33 +59,44 @@ def memory_of(device: str) -> int:
     return min(physical, allowed)
 
 
-def check_size(rows: int, outputs: int, weights: int, members: int, device: str = "cpu") -> None:
+def check_size(
+    rows: int, outputs: int, weights: int, members: int, device: str = "cpu", *, features: int = 0
+) -> None:
     """Refuse what does not fit in memory, saying how many rows would. Raises InputError."""
+
+    def needed(n: int) -> int:
+        return needed_bytes(
+            n * outputs, weights, members, outputs=outputs, inputs=n * features, device=device
+        )
+
     available = memory_of(device)
-    needed = needed_bytes(rows * outputs, weights, members)
-    if needed <= SHARE_OF_MEMORY * available:
+    if needed(rows) <= SHARE_OF_MEMORY * available:
         return
-    fitting = _most_rows(outputs, weights, members, SHARE_OF_MEMORY * available)
+    # A larger J may need less memory, because it is not kept: what fits is looked for from above.
+    fitting = next((n for n in _round_numbers_below(rows) if needed(n) <= SHARE_OF_MEMORY * available), 0)
     advice = f"use a random sample of at most {fitting:,} rows, " if fitting >= 2 else "use "
     raise InputError(
         f"{rows:,} rows are too many for the exact method: {members} network{'s' if members > 1 else ''} of "
-        f"{weights:,} weights would need about {_gib(needed)} of memory, and there are {_gib(available)}. "
-        f"Every row's gradient is held for every weight, so {advice}fewer columns, fewer hidden units or "
-        "fewer members; data that must be taken whole need a method that works in mini-batches"
+        f"{weights:,} weights would need about {_gib(needed(rows))} of memory, and there are "
+        f"{_gib(available)}. {_what_is_large(rows * outputs, weights, members)}, so {advice}fewer columns, "
+        "fewer hidden units or fewer members; data that must be taken whole need a method that works in "
+        "mini-batches"
     )
 
 
-def _most_rows(outputs: int, weights: int, members: int, limit: float) -> int:
-    """The largest number of rows that fits, to two digits."""
-    low, high = 0, 2**40
-    while high - low > 1:
-        middle = (low + high) // 2
-        if needed_bytes(middle * outputs, weights, members) <= limit:
-            low = middle
-        else:
-            high = middle
-    digits = max(len(str(low)) - 2, 0)
-    return low // 10**digits * 10**digits
+def _what_is_large(residuals: int, weights: int, members: int) -> str:
+    """Why it is too much, in words."""
+    if residuals < weights:
+        return "Every row's gradient is held for every weight"
+    if MATRICES * weights * weights > PER_RESIDUAL * residuals:
+        return "A matrix of weights by weights is held for every network"
+    return "The outputs of every network are held for every row"
+
+
+def _round_numbers_below(count: int) -> list[int]:
+    """Whole numbers of two digits and zeros, the largest first: 990, 980, …, 100, 99, 98, …, 1."""
+    found = [digits * 10**zeros for zeros in range(len(str(count))) for digits in range(10, 100)]
+    return sorted((n for n in [*range(1, 10), *found] if n < count), reverse=True)
 
 
 def _gib(count: float) -> str:

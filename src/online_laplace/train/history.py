@@ -71,6 +71,7 @@ def observe(network: Network, w: Tensor, hyper: Hyper, where: Evaluation) -> Inf
     decay = hyper.weight_precision * w
     distance = (w - v_star).norm(dim=-1)
     below, above = laplace_evidence(tangent, hyper, H), elbo(tangent, hyper, H, v_star)
+    del tangent  # scores need no J but that of a few rows at a time
 
     def scores(problem: Problem) -> Scores:
         predictive = posterior.predict(problem.X).to_units(where.units)
