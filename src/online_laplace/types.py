@@ -68,6 +68,10 @@ class Hyper:
         """Whether both precisions are single numbers, so that the spectral form applies."""
         return self.alpha.shape[-1] == 1 and self.beta.shape[-1] == 1
 
+    def to(self, device: torch.device) -> Hyper:
+        """The same hyperparameters on another device."""
+        return Hyper(self.alpha.to(device), self.beta.to(device), self.prior.to(device))
+
     def with_values(self, alpha: Tensor, beta: Tensor) -> Hyper:
         """The same structure with other values."""
         return replace(self, alpha=alpha, beta=beta)

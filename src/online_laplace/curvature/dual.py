@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from online_laplace.curvature.factor import factorise
-from online_laplace.curvature.kernels import add_to_diagonal, gram
+from online_laplace.curvature.kernels import gram
 from online_laplace.curvature.structure import Precision, standard_normal
 from online_laplace.model.tangent import TangentModel
 from online_laplace.types import Hyper
@@ -33,7 +33,7 @@ class DualGGN:
             whitened = scale * self.J / hyper.weight_precision.unsqueeze(-2).sqrt()
             kernel = gram([whitened], of_rows=True)
         elif scale.shape[-2] == 1:
-            kernel = self.K * (hyper.beta / hyper.alpha).unsqueeze(-1)
+            return DualPrecision(self.J, self.K, scale, hyper, hyper.beta / hyper.alpha)
         else:
             kernel = scale * self.K * (scale / hyper.alpha.unsqueeze(-1)).mT
         return DualPrecision(self.J, kernel, scale, hyper)
@@ -49,12 +49,14 @@ def _per_residual(beta: Tensor, n: int, residuals: int) -> Tensor:
 class DualPrecision(Precision):
     """Stage two: the Cholesky factor of S (…, n·k, n·k)."""
 
-    def __init__(self, J: Tensor, kernel: Tensor, scale: Tensor, hyper: Hyper) -> None:
-        """Factorise S = I + `kernel`, which is taken over."""
+    def __init__(
+        self, J: Tensor, kernel: Tensor, scale: Tensor, hyper: Hyper, times: Tensor | None = None
+    ) -> None:
+        """Factorise S = I + `kernel` (`times` (…, 1), where it is given); `scale` is B^½ as a column."""
         self.hyper = hyper
         self.J = J
         self.scale = scale
-        self.factor = factorise(add_to_diagonal(kernel, torch.ones_like(kernel[..., 0])))
+        self.factor = factorise(kernel, torch.ones_like(hyper.alpha[..., :1]), times)
         self.failed = self.factor.failed
 
     def _left(self, b: Tensor) -> Tensor:

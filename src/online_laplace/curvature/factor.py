@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from online_laplace.curvature import lapack
+from online_laplace.curvature.device import triton_kernels
 
 
 class Factor(ABC):
@@ -45,9 +46,16 @@ class Factor(ABC):
         return self.inverse.square().sum(-2)
 
 
-def factorise(H: Tensor) -> Factor:
-    """The factor of H (…, d, d), of which only the lower triangle is read and which is taken over."""
-    return LapackFactor(H) if lapack.serves(H) else InvertedFactor(H)
+def factorise(M: Tensor, diagonal: Tensor, scale: Tensor | None = None) -> Factor:
+    """The factor of H = scale · M + diag(diagonal), with M (…, d, d) as `gram` makes it.
+
+    `diagonal` is (…, d) or (…, 1), `scale` (…, 1). Without a scale M is taken over, else left alone.
+    """
+    if device := triton_kernels(M):
+        return InvertedFactor(*device.factorise(M, diagonal, scale))
+    H = M if scale is None else M * scale.unsqueeze(-1)
+    H.diagonal(dim1=-2, dim2=-1).add_(diagonal)
+    return LapackFactor(H) if lapack.serves(H) else InvertedFactor(*_invert(H))
 
 
 class LapackFactor(Factor):
@@ -97,22 +105,17 @@ class LapackFactor(Factor):
 class InvertedFactor(Factor):
     """L⁻¹ at once, from which a device answers everything by products, far faster than by solving."""
 
-    def __init__(self, H: Tensor) -> None:
-        """Factorise and invert."""
-        L, info = torch.linalg.cholesky_ex(H)
-        self.failed = info != 0
-        identity = torch.eye(H.shape[-1], dtype=H.dtype, device=H.device)
-        self.inverse = torch.linalg.solve_triangular(L, identity.expand_as(L), upper=False)
-        self.inverse.diagonal(dim1=-2, dim2=-1).masked_fill_(self.failed.unsqueeze(-1), torch.nan)
+    def __init__(self, inverse: Tensor, logdet: Tensor, failed: Tensor) -> None:
+        """Take what a device has computed: (…, d, d), (…) and (…)."""
+        self.inverse, self._logdet, self.failed = inverse, logdet, failed
 
     def logdet(self) -> Tensor:
-        """Twice the log of the diagonal, which the inverse holds inverted."""
-        return -2 * self.inverse.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        """Known."""
+        return self._logdet
 
     def trace_inverse(self) -> Tensor:
-        """One product a replica."""
-        flat = self.inverse.flatten(-2)
-        return (flat.unsqueeze(-2) @ flat.unsqueeze(-1)).squeeze(-1).squeeze(-1)
+        """One pass over the inverse."""
+        return torch.linalg.vector_norm(self.inverse, dim=(-2, -1)).square()
 
     def solve(self, b: Tensor) -> Tensor:
         """L⁻ᵀ L⁻¹ b."""
@@ -125,3 +128,13 @@ class InvertedFactor(Factor):
     def solve_upper(self, B: Tensor) -> Tensor:
         """A product."""
         return self.inverse.mT @ B
+
+
+def _invert(H: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """L⁻¹, log det H and whether there is none, by torch's own routines, wherever H is."""
+    L, info = torch.linalg.cholesky_ex(H)
+    failed = info != 0
+    L.diagonal(dim1=-2, dim2=-1).masked_fill_(failed.unsqueeze(-1), torch.nan)
+    identity = torch.eye(H.shape[-1], dtype=H.dtype, device=H.device)
+    inverse = torch.linalg.solve_triangular(L, identity.expand_as(L), upper=False)
+    return inverse, 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1), failed

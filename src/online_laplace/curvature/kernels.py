@@ -7,17 +7,18 @@ from collections.abc import Iterable
 from torch import Tensor
 
 from online_laplace.curvature import lapack
+from online_laplace.curvature.device import triton_kernels
 
 
 def gram(blocks: Iterable[Tensor], *, of_rows: bool = False) -> Tensor:
     """Σ AᵀA (…, d, d) over the blocks A (…, n, d) of rows; AAᵀ (…, n, n) of a single one where `of_rows`.
 
-    The product is symmetric, and only its lower triangle is computed and may be read.
+    The product is symmetric and only one triangle of it is computed: the lower on the CPU, else the upper.
     """
     total: Tensor | None = None
     for A in blocks:
         if not lapack.serves(A):
-            product = A @ A.mT if of_rows else A.mT @ A
+            product = _upper(A, of_rows)
             total = product if total is None else total.add_(product)
             continue
         if total is None:
@@ -28,14 +29,18 @@ def gram(blocks: Iterable[Tensor], *, of_rows: bool = False) -> Tensor:
     return total
 
 
-def add_to_diagonal(H: Tensor, values: Tensor) -> Tensor:
-    """H with `values` (…, d) or (…, 1) added to its diagonal, in place."""
-    H.diagonal(dim1=-2, dim2=-1).add_(values)
-    return H
+def _upper(A: Tensor, of_rows: bool) -> Tensor:
+    """The product on a device, of which at least the upper triangle is there."""
+    if of_rows:
+        return A @ A.mT
+    if (device := triton_kernels(A)) and A.is_contiguous():
+        return device.upper_gram(A)
+    return A.mT @ A
 
 
 def sum_of_products(A: Tensor, B: Tensor) -> Tensor:
-    """Tr(A B) of two symmetric matrices (…, d, d) of which only the lower triangles are read: (…)."""
+    """Tr(A B) of two products that `gram` made, (…, d, d): (…)."""
     product = A * B
     diagonal = product.diagonal(dim1=-2, dim2=-1).sum(-1)
-    return 2 * product.tril(-1).sum((-2, -1)) + diagonal
+    beside = product.tril(-1) if lapack.serves(A) else product.triu(1)
+    return 2 * beside.sum((-2, -1)) + diagonal

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from online_laplace.curvature.factor import factorise
-from online_laplace.curvature.kernels import add_to_diagonal, gram, sum_of_products
+from online_laplace.curvature.kernels import gram, sum_of_products
 from online_laplace.curvature.structure import Precision, standard_normal
 from online_laplace.model.jacobian import Jacobian, blocks
 from online_laplace.types import Hyper
@@ -34,9 +34,11 @@ class PrimalPrecision(Precision):
         """Factorise H (…, d_w, d_w)."""
         self.hyper = hyper
         self.G = G
-        scaled = hyper.beta[..., None, None] * G
-        H = scaled.squeeze(-3) if G.shape[-3] == 1 else scaled.sum(-3)
-        self.factor = factorise(add_to_diagonal(H, hyper.weight_precision))
+        if G.shape[-3] == 1:
+            self.factor = factorise(G.squeeze(-3), hyper.weight_precision, hyper.beta)
+        else:
+            total = (hyper.beta[..., None, None] * G).sum(-3)
+            self.factor = factorise(total, hyper.weight_precision)
         self.failed = self.factor.failed
 
     def solve(self, b: Tensor) -> Tensor:

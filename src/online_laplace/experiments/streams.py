@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import torch
 
 from online_laplace.curvature.factor import factorise
+from online_laplace.curvature.kernels import gram
 
 
 class StoppedError(Exception):
@@ -41,7 +42,8 @@ def side_by_side(device: str, tasks: Sequence[Callable[[Callable[[], None]], Non
             raise
 
     # Kernels are compiled once, before many threads ask for them together.
-    factorise(torch.eye(2, dtype=torch.float64, device=device)[None])
+    one = torch.ones(1, 1, 1, dtype=torch.float64, device=device)
+    factorise(gram([one]), one[0], one[0])
     with ThreadPoolExecutor(len(tasks)) as pool:
         futures = [pool.submit(work, task) for task in tasks]
         try:

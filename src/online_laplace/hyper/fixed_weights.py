@@ -23,6 +23,8 @@ from online_laplace.types import Hyper
 # A leap of more than this many e-folds is a guess, not an extrapolation.
 LONGEST_LEAP = 5.0
 
+CPU = torch.device("cpu")
+
 Look = Callable[[Hyper], Statistics]
 
 
@@ -50,8 +52,12 @@ def maximise_evidence(
     limit; with `leap` every two updates are extrapolated to where they seem to lead, and a leap that does not
     land closer is undone. A replica that has converged is left alone.
     """
-    look = _spectral(tangent, mean) if hyper.scalar else _general(tangent, hyper, mean)
-    converged = torch.zeros(tangent.w.shape[:-1], dtype=torch.bool, device=tangent.w.device)
+    home = tangent.w.device
+    if hyper.scalar:
+        look, hyper = _spectral(tangent, mean), hyper.to(CPU)
+    else:
+        look = _general(tangent, hyper, mean)
+    converged = torch.zeros(tangent.w.shape[:-1], dtype=torch.bool, device=hyper.alpha.device)
     updates = 0
     while updates < max_updates and not converged.all():
         moving = ~converged
@@ -67,7 +73,7 @@ def maximise_evidence(
         converged = converged | arrived
         if not (~converged & change.isfinite()).any():  # the rest has no number to go on with
             break
-    return Tuned(hyper, look(hyper).gamma, converged, updates)
+    return Tuned(hyper.to(home), look(hyper).gamma.to(home), converged.to(home), updates)
 
 
 def _leap(start: Hyper, first: Hyper, look: Look) -> Hyper:
@@ -118,8 +124,8 @@ def _general(tangent: TangentModel, hyper: Hyper, mean: Mean) -> Look:
 def _spectral(tangent: TangentModel, mean: Mean) -> Look:
     """Scalar α and β: one decomposition, then O(min(n·k, d_w)) an iteration."""
     residuals = tangent.residual.shape[-2] * tangent.residual.shape[-1]
-    misfit = tangent.residual.square().sum((-2, -1)).unsqueeze(-1)
-    norm = tangent.w.square().sum(-1, keepdim=True)
+    misfit = tangent.residual.square().sum((-2, -1)).unsqueeze(-1).to(CPU)
+    norm = tangent.w.square().sum(-1, keepdim=True).to(CPU)
     ggn, reduced = reduce(tangent)
 
     def look(hyper: Hyper) -> Statistics:
@@ -131,8 +137,11 @@ def _spectral(tangent: TangentModel, mean: Mean) -> Look:
 
 
 def reduce(tangent: TangentModel) -> tuple[SpectralGGN, ReducedTangent]:
-    """The spectrum of J, and all that scalar (α, β) can see of the tangent model."""
-    condensed = tangent.condensed()
+    """The spectrum of J, and all that scalar (α, β) can see of the tangent model; both on the CPU.
+
+    An accelerator is no faster at singular values, and what is left is a few hundred numbers a replica.
+    """
+    condensed = tangent.condensed().to(CPU)
     assert isinstance(condensed.J, Tensor)
     ggn = SpectralGGN(condensed.J)
     return ggn, ReducedTangent.of(condensed, ggn)

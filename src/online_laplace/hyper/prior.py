@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -30,6 +30,10 @@ class Prior:
     def __len__(self) -> int:
         """The number of groups."""
         return len(self.names)
+
+    def to(self, device: torch.device) -> Prior:
+        """The same prior with its tensors on another device."""
+        return replace(self, sizes=self.sizes.to(device), membership=self.membership.to(device))
 
     def expand(self, alpha: Tensor) -> Tensor:
         """One value per group (…, g) → one per weight (…, d_w); a single group is left to broadcast."""

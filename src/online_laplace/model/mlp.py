@@ -94,7 +94,7 @@ class MLP:
         """f (…, n, k) and J (…, n, k, d_w).
 
         With δ_l = ∂f/∂z_l (n, k, out), ∂f/∂W_l = δ_l ⊗ a_{l−1} and ∂f/∂b_l = δ_l; then
-        δ_{l−1} = (δ_l W_l) ∘ σ'(z_{l−1}). At the output layer δ is the identity.
+        δ_{l−1} = (δ_l W_l) ∘ σ'(z_{l−1}). At the output layer δ is the identity, and δ_l W_l is W_l.
         """
         derivative = ACTIVATIONS[self.activation].derivative
         f, entering, pre_activations = self._pass(w, X)
@@ -108,8 +108,10 @@ class MLP:
                 bias.read(J).copy_(delta)
             if i > 0:
                 slope = derivative(pre_activations[i - 1], entering[i])
+                W = weight.read(w).unsqueeze(-3)
                 # (…, n, k, out) @ (…, 1, out, in) → (…, n, k, in)
-                delta = (delta @ weight.read(w).unsqueeze(-3)) * slope.unsqueeze(-2)
+                pulled_back = W if i == len(self.layers) - 1 else delta @ W
+                delta = pulled_back * slope.unsqueeze(-2)
         return f, J
 
 

@@ -57,6 +57,11 @@ class TangentModel:
         R = R.transpose(-3, -2)
         return TangentModel(self.w, torch.zeros_like(R[..., d]), R[..., :d], R[..., d])
 
+    def to(self, device: torch.device) -> TangentModel:
+        """The same on another device; J must be whole."""
+        assert isinstance(self.J, Tensor)
+        return TangentModel(*(value.to(device) for value in (self.w, self.f, self.J, self.y)))
+
 
 def linearise(network: Network, w: Tensor, problem: Problem) -> TangentModel:
     """The tangent model of `network` at w on the rows of `problem`."""
