@@ -7,6 +7,7 @@ is played from a recorded graph they hardly meet in the interpreter.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -15,6 +16,10 @@ import torch
 
 from online_laplace.curvature.factor import factorise
 from online_laplace.curvature.kernels import gram
+
+# Streams that share a connection to the device wait for one another, and by default there are eight. CUDA
+# reads this when it starts.
+os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 
 
 class StoppedError(Exception):

@@ -53,7 +53,7 @@ class Descent:
             terms = decay.norm(dim=-1) + (decay - gradient).norm(dim=-1)
             ending = ending.converged(gradient.norm(dim=-1) < self.mode_tolerance * terms, step)
         w, adam = self.optimiser.step(state.w, gradient, state.adam)
-        ending = ending.check(step, w, state.hyper.alpha, state.hyper.beta)
+        ending = ending.weights_lost(w, step)
         running = ending.running
         return DescentState(
             keep(running, w, state.w), state.hyper, ending, step, adam.where(running, state.adam)

@@ -13,7 +13,7 @@ from online_laplace.errors import InputError
 from online_laplace.train.checkpoint import Keeper, resume
 from online_laplace.train.history import History, Info
 from online_laplace.train.outcome import Ending, Outcome
-from online_laplace.train.replay import walker
+from online_laplace.train.replay import looker, walker
 from online_laplace.types import Hyper
 
 
@@ -102,9 +102,10 @@ def run(
     if kept is not None:
         state, history = resume(procedure, state, kept)
     walk = walker(procedure, state)
+    look = None if watch.look is None else looker(procedure, state, watch.look)
     while True:
-        if watch.look is not None and history.steps[-1:] != [state.step]:
-            info = watch.look(state)
+        if look is not None and history.steps[-1:] != [state.step]:
+            info = look(state)
             history.append(state.step, info)
             if watch.tolerance > 0:
                 state = state.settle(info.certificate.below(watch.tolerance))

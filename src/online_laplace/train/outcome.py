@@ -26,7 +26,8 @@ SEVERITY = (CONVERGED, STEP_LIMIT, NOT_POSITIVE_DEFINITE, DIVERGED)
 # What a replica's code says; 0 is a replica that is still running.
 _CONVERGED_CODE = 1
 _CURVATURE_CODE = 2
-_QUANTITIES = {3: "the weights", 4: "alpha", 5: "beta"}
+_WEIGHTS_CODE = 3
+_QUANTITIES = {_WEIGHTS_CODE: "the weights", 4: "alpha", 5: "beta"}
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,10 @@ class Ending(NamedTuple):
         """End the replicas whose H had no Cholesky factor."""
         return self.mark(_CURVATURE_CODE, where, step)
 
+    def weights_lost(self, w: Tensor, step: Count) -> Ending:
+        """End the replicas whose weights are no longer numbers."""
+        return self.mark(_WEIGHTS_CODE, ~w.isfinite().all(-1), step)
+
     def check(
         self,
         step: Count,
@@ -90,7 +95,7 @@ class Ending(NamedTuple):
         code = torch.where(resolvable(alpha).all(-1), code, 4)
         if failed is not None:
             code = torch.where(failed, _CURVATURE_CODE, code)
-        code = torch.where(w.isfinite().all(-1), code, 3)
+        code = torch.where(w.isfinite().all(-1), code, _WEIGHTS_CODE)
         return self.mark(code, code > 0, step)
 
     def outcomes(self, last_step: Count, dtype: torch.dtype) -> list[Outcome]:

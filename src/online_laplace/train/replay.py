@@ -1,21 +1,22 @@
 """How steps are taken: one by one, or, on a CUDA device, as a recorded graph that is played again.
 
 A step is some hundred small kernels, and to start one from Python takes longer than it runs. A graph of them
-is recorded once and starts as a whole.
+is recorded once and starts as a whole. A look at a run is recorded, too.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
-from torch import Tensor
 
 from online_laplace.train.tree import fill, leaves
 
 if TYPE_CHECKING:
+    from online_laplace.train.history import Info
     from online_laplace.train.loop import Procedure, State
 
     S = TypeVar("S", bound=State)
@@ -29,7 +30,7 @@ _RECORDING = threading.Lock()
 
 def walker(procedure: Procedure[S], state: S) -> Callable[[S, int], S]:
     """What takes a state some steps further, the fastest way that its procedure and device allow."""
-    if procedure.recordable and state.w.is_cuda:
+    if _recordable(procedure, state):
         return Replay(procedure, state)
 
     def walk(state: S, steps: int) -> S:
@@ -40,45 +41,86 @@ def walker(procedure: Procedure[S], state: S) -> Callable[[S, int], S]:
     return walk
 
 
+def looker(procedure: Procedure[S], state: S, look: Callable[[State], Info]) -> Callable[[S], Info]:
+    """What looks at a state, in the same way."""
+    return RecordedLook(look, state) if _recordable(procedure, state) else look
+
+
+def _recordable(procedure: Procedure[S], state: S) -> bool:
+    return procedure.recordable and state.w.is_cuda
+
+
+class _Buffers:
+    """A state whose tensors stay where they are, for graphs to read and write."""
+
+    def __init__(self, state: State) -> None:
+        """Copy the state's tensors; whole numbers become tensors, so that the device can count."""
+        self._named = {
+            name: leaf.to(state.w.device, copy=True) for name, leaf in leaves(state, rebuilt=True).items()
+        }
+        self.state = fill(state, self._named, count=lambda number: number, rebuilt=True)
+
+    def load(self, state: State) -> None:
+        """Write another state's numbers."""
+        for name, leaf in leaves(state, rebuilt=True).items():
+            if leaf is not self._named[name]:
+                self._named[name].copy_(leaf)
+
+    def read(self, template: S) -> S:
+        """A copy of what is there, in the form of `template`."""
+        copied: S = fill(template, {name: b.clone() for name, b in self._named.items()}, rebuilt=True)
+        return copied
+
+
 class Replay:
-    """Steps of a procedure on buffers that stay where they are, recorded as CUDA graphs."""
+    """Steps of a procedure, recorded as CUDA graphs."""
 
     def __init__(self, procedure: Procedure[S], state: S) -> None:
         """Record on copies of the state's tensors; `state` itself is left alone."""
-        self._buffers = {
-            name: leaf.to(state.w.device, copy=True) for name, leaf in leaves(state, rebuilt=True).items()
-        }
-        # Whole numbers become tensors, so that the device can count.
-        inside = fill(state, self._buffers, count=lambda number: number, rebuilt=True)
+        self._buffers = _Buffers(state)
+
+        def advance(steps: int) -> None:
+            state = self._buffers.state
+            for _ in range(steps):
+                state = procedure.step(state)
+            self._buffers.load(state)
+
         with _RECORDING:
-            procedure.step(inside)  # libraries set themselves up on first use, which cannot be recorded
-            self._graphs = [
-                (steps, _record(procedure, inside, self._buffers, steps)) for steps in (UNROLLED, 1)
-            ]
+            procedure.step(self._buffers.state)  # libraries set themselves up, which cannot be recorded
+            self._graphs = [(steps, _record(partial(advance, steps))[0]) for steps in (UNROLLED, 1)]
 
     def __call__(self, state: S, steps: int) -> S:
         """The state that many steps further."""
-        for name, leaf in leaves(state, rebuilt=True).items():
-            self._buffers[name].copy_(leaf)
+        self._buffers.load(state)
         for length, graph in self._graphs:
             times, steps = divmod(steps, length)
             for _ in range(times):
                 graph.replay()
-        reached: S = fill(state, {name: b.clone() for name, b in self._buffers.items()}, rebuilt=True)
-        return reached
+        return self._buffers.read(state)
 
 
-def _record(
-    procedure: Procedure[S], inside: S, buffers: dict[str, Tensor], steps: int
-) -> torch.cuda.CUDAGraph:
-    """A graph that takes the buffers `steps` further."""
+class RecordedLook:
+    """A look at a state, recorded as a CUDA graph."""
+
+    def __init__(self, look: Callable[[Any], Info], state: State) -> None:
+        """Record it on copies of the state's tensors."""
+        self._buffers = _Buffers(state)
+        with _RECORDING:
+            look(self._buffers.state)
+            self._graph, self._seen = _record(lambda: look(self._buffers.state))
+
+    def __call__(self, state: State) -> Info:
+        """What there is to see of the state."""
+        self._buffers.load(state)
+        self._graph.replay()
+        info: Info = fill(self._seen, {name: leaf.clone() for name, leaf in leaves(self._seen).items()})
+        return info
+
+
+def _record(work: Callable[[], Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
+    """The work as a graph, and what it returned."""
     graph = torch.cuda.CUDAGraph()
     # What the other threads do meanwhile is no part of it.
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        state = inside
-        for _ in range(steps):
-            state = procedure.step(state)
-        for name, leaf in leaves(state, rebuilt=True).items():
-            if leaf is not buffers[name]:
-                buffers[name].copy_(leaf)
-    return graph
+        result = work()
+    return graph, result
