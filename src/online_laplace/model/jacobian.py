@@ -108,7 +108,7 @@ def held_bytes(J_bytes: int, residuals: int, weights: int, device: torch.device)
     whole, block = _limits(device)
     if J_bytes <= whole or residuals < weights:
         return J_bytes
-    return max(block, J_bytes // residuals * (weights // 8))
+    return max(block, J_bytes // residuals * _fewest(weights))
 
 
 def _slices(n: int, rows: int) -> Iterator[slice]:
@@ -117,10 +117,15 @@ def _slices(n: int, rows: int) -> Iterator[slice]:
 
 
 def _rows_of_block(shape: torch.Size, like: Tensor) -> int:
-    """How many rows to take at a time: small beside the memory, or beside H (…, d_w, d_w)."""
+    """How many rows to take at a time: those of a block, and enough to multiply by."""
     *replicas, _, k, d = shape
     row = like.element_size() * math.prod(replicas) * k * d
-    return max(1, _limits(like.device)[1] // max(1, row), d // (8 * k))
+    return max(1, _limits(like.device)[1] // max(1, row), _fewest(d) // k)
+
+
+def _fewest(weights: int) -> int:
+    """As many residuals as products need to be fast; they take an eighth of the room of H at most."""
+    return min(256, weights // 8)
 
 
 def _is_small(network: Network, w: Tensor, X: Tensor) -> bool:

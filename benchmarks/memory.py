@@ -1,0 +1,246 @@
+"""How much memory a step holds, in copies of J and H, and whether a million rows fit in 4 GB.
+
+    python benchmarks/memory.py [docs/data/memory.json]
+    python benchmarks/memory.py [docs/data/memory.json] --million
+
+Each case has a process of its own, on one thread, in float64. A step: the peak of the resident memory
+(VmHWM, reset before the first step) less what was held before, while a run is started and takes three steps
+(`step`), and while it is looked at between them as well (`look`), beside the bound of two J and three H. H is
+the square matrix of the smaller side. A J of more than 512 MiB is made in blocks and never held.
+
+A million rows: the peak of the whole process, from its start to its end, with the interpreter, the libraries
+and the data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import torch
+from bench import commit, processor, versions
+from rich.console import Console
+from rich.table import Table
+from sizes import made_up
+from stopwatch import one_thread
+
+from online_laplace.hyper.prior import initial_hyper
+from online_laplace.posterior.predictive import Units
+from online_laplace.train.gauss_newton import GaussNewton
+from online_laplace.train.history import Evaluation, observe
+from online_laplace.train.loop import Watch, run
+from online_laplace.train.online import MEANS, Online
+
+OUT = Path(__file__).parents[1] / "docs" / "data" / "memory.json"
+MIB = 2**20
+
+WAYS: dict[str, Callable] = {
+    "OL, Adam": lambda network, problem: Online(network, problem, MEANS["ol"]),
+    "LM, Adam": lambda network, problem: Online(network, problem, MEANS["lm"]),
+    "OL, Gauss-Newton": lambda network, problem: GaussNewton(network, problem, MEANS["ol"]),
+}
+
+# Rows and inputs; networks of 50 units have 50 (inputs + 2) + 1 weights.
+SHAPES = {
+    "primal, J is large": (20_000, 38),
+    "primal, H is as large": (4_001, 78),
+    "primal, J in blocks": (200_000, 8),
+    "dual, J is large": (1_500, 198),
+    "dual, H is as large": (3_900, 78),
+}
+
+# What is run on a million rows of 8 features, 501 weights, and how: by the command or by the estimator.
+MILLION = {
+    "train, OL with Adam": ("train", ["--procedure", "ol", "--steps", "2"]),
+    "train, default, 1 member": ("train", ["--procedure", "default", "--members", "1", "--steps", "2"]),
+    "regressor, OL with Adam": ("regressor", {"optimiser": "adam", "members": 1}),
+    "regressor, default, 1 member": ("regressor", {"members": 1}),
+}
+TRAIN = ["--splits", "1", "--workers", "1", "--quiet"]
+LIMIT = 4 * 10**9
+
+
+def memory(name: str) -> int:
+    """Bytes that this process holds (VmRSS) or held at most (VmHWM), as Linux counts them."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
+    return 1024 * int(line.split()[1])
+
+
+def peak_of(work: Callable[[], object]) -> int:
+    """By how much the resident memory rises above what it is now."""
+    with suppress(OSError):  # forget an earlier peak
+        Path("/proc/self/clear_refs").write_text("5")
+    before = memory("VmRSS")
+    work()
+    return memory("VmHWM") - before
+
+
+def one_case(way: str, rows: int, inputs: int, looked_at: bool) -> dict:
+    """The peak of some steps, in this process."""
+
+    def start(rows: int, inputs: int) -> Callable[[], object]:
+        size = made_up(rows, inputs)
+        w = size.network.init(0).unsqueeze(0)
+        hyper = initial_hyper(size.network, w)
+        one = torch.ones(1, 1, 1, dtype=w.dtype)
+        where = Evaluation(size.problem, None, Units(0 * one, one))
+        chosen = WAYS[way](size.network, size.problem)
+        watch = Watch(
+            look=(lambda state: observe(size.network, state.w, state.hyper, where)) if looked_at else None,
+            every=1,
+        )
+        return lambda: run(chosen, chosen.init(w, hyper), 3, watch)
+
+    start(60, 2)()  # libraries have buffers of their own, which they allocate at their first use
+    start(20, 8)()
+    work = start(rows, inputs)
+    weights = 50 * (inputs + 2) + 1
+    return {
+        "rows": rows,
+        "weights": weights,
+        "J_bytes": 8 * rows * weights,
+        "H_bytes": 8 * min(rows, weights) ** 2,
+        "peak_bytes": peak_of(work),
+    }
+
+
+def in_process(case: list[str]) -> dict:
+    """What a fresh process measures."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, __file__, "--one", *case],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def steps() -> list[dict]:
+    """Every procedure at every shape."""
+    found = []
+    for shape, (rows, inputs) in SHAPES.items():
+        for way in WAYS:
+            case = {"shape": shape, "procedure": way}
+            for name, looked_at in (("step", 0), ("look", 1)):
+                measured = in_process(["step", way, str(rows), str(inputs), str(looked_at)])
+                case |= {**measured, f"{name}_bytes": measured.pop("peak_bytes")}
+            case.pop("peak_bytes")
+            bound = 2 * case["J_bytes"] + 3 * case["H_bytes"]
+            found.append(case | {"bound_bytes": bound})
+            print(f"{shape}: {way}", flush=True)
+    return found
+
+
+def print_steps(cases: list[dict]) -> None:
+    table = Table("", "procedure", "rows", "weights", "J", "H", "2 J + 3 H", "step", "look", "of the bound")
+    for case in cases:
+        sizes = [f"{case[f'{name}_bytes'] / MIB:,.0f}" for name in ("J", "H", "bound", "step", "look")]
+        share = case["step_bytes"] / case["bound_bytes"]
+        shape = (case["shape"], case["procedure"], f"{case['rows']:,}", f"{case['weights']:,}")
+        table.add_row(*shape, *sizes, f"{share:.2f}")
+    table.caption = "MiB"
+    Console(width=130).print(table)
+
+
+def million(rows: int = 1_000_000) -> list[dict]:
+    """The whole process on a million rows, by the command and by the estimator."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.csv"
+        write_rows(path, rows)
+        for name, (front, settings) in MILLION.items():
+            if front == "train":
+                command = [sys.executable, "-m", "online_laplace.cli", "train", str(path), *TRAIN, *settings]
+            else:
+                command = [sys.executable, __file__, "--one", "regressor", str(rows), json.dumps(settings)]
+            began = time.monotonic()
+            process = subprocess.Popen(
+                command, stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"}
+            )
+            _, status, used = os.wait4(process.pid, 0)
+            if status:
+                raise SystemExit(f"{name} failed")
+            seconds = time.monotonic() - began
+            found.append(
+                {
+                    "name": name,
+                    "rows": rows,
+                    "weights": 501,
+                    "peak_bytes": 1024 * used.ru_maxrss,
+                    "seconds": seconds,
+                }
+            )
+            print(f"{name}: {used.ru_maxrss / 1e6:.2f} GB", flush=True)
+    return found
+
+
+def print_million(cases: list[dict]) -> None:
+    table = Table("", "rows", "weights", "J would be", "peak of the process", "of 4 GB", "seconds")
+    for case in cases:
+        peak, J = case["peak_bytes"], 8 * case["rows"] * case["weights"]
+        cells = (f"{case['rows']:,}", str(case["weights"]), f"{J / 1e9:.1f} GB", f"{peak / 1e9:.2f} GB")
+        table.add_row(case["name"], *cells, f"{peak / LIMIT:.2f}", f"{case['seconds']:.0f}")
+    Console(width=130).print(table)
+
+
+def made_up_rows(rows: int) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(rows, 8))
+    return X, np.sin(X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * random.normal(size=rows)
+
+
+def write_rows(path: Path, rows: int) -> None:
+    X, y = made_up_rows(rows)
+    header = ",".join([*(f"x{i}" for i in range(8)), "y"])
+    np.savetxt(path, np.c_[X, y], delimiter=",", header=header, comments="", fmt="%.9g")
+
+
+def fit_and_predict(rows: int, settings: dict) -> None:
+    """Two steps, then a mean and an error bar for every row."""
+    from online_laplace import OnlineLaplaceRegressor
+
+    X, y = made_up_rows(rows)
+    model = OnlineLaplaceRegressor(hidden=50, max_steps=2, random_state=0, **settings).fit(X, y)
+    _, std = model.predict(X, return_std=True)
+    assert np.isfinite(std).all()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("out", nargs="?", type=Path, default=OUT)
+    parser.add_argument("--million", action="store_true", help="a million rows, and not the steps")
+    parser.add_argument("--one", nargs="+", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        kind, *given = options.one
+        with one_thread():
+            if kind == "regressor":
+                fit_and_predict(int(given[0]), json.loads(given[1]))
+            else:
+                way, *size = given
+                print(json.dumps(one_case(way, *(int(value) for value in size[:2]), bool(int(size[2])))))
+        return
+    found = json.loads(options.out.read_text()) if options.out.exists() else {}
+    part = {"commit": commit(), "threads": 1, "processor": processor(), "versions": versions()}
+    if options.million:
+        found["million"] = part | {"cases": million()}
+        print_million(found["million"]["cases"])
+    else:
+        found["steps"] = part | {"cases": steps()}
+        print_steps(found["steps"]["cases"])
+    options.out.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
