@@ -227,10 +227,9 @@ def test_a_component_with_negative_variances_gives_way_to_the_best_evidence(monk
         calls.append(J)
         # All of the trail of the second member sinks; its weights of highest evidence, asked last, do not.
         depth = torch.tensor([0.0, 1e6 if len(calls) <= TRAIL_LENGTH else 0.0]).reshape(2, 1, 1)
-        sunk = SimpleNamespace(failed=H.failed, variance=lambda rows: H.variance(rows) - depth)
-        return SimpleNamespace(at=lambda hyper: sunk)
+        return SimpleNamespace(failed=H.failed, variance=lambda rows: H.variance(rows) - depth)
 
-    monkeypatch.setattr(predictive, "curvature", sinking)
+    monkeypatch.setattr(predictive, "precision", sinking)
     model = OnlineLaplaceRegressor(**(QUICK | {"max_steps": 20})).fit(X, Y)
     assert len(calls) == TRAIL_LENGTH + 1
     first, second = model._fit.networks.components.w.split(TRAIL_LENGTH)

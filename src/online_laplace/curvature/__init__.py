@@ -22,6 +22,7 @@ __all__ = [
     "SpectralGGN",
     "cheaper_form",
     "curvature",
+    "precision",
 ]
 
 FORMS = ("auto", "primal", "dual", "spectral")
@@ -37,6 +38,11 @@ def cheaper_form(residuals: int, weights: int, groups: int) -> str:
     primal = n * d * d + 2 / 3 * d**3
     dual = n * n * d + 2 / 3 * n**3 + (n * n * d if groups > 1 else 0)
     return "primal" if primal <= dual else "dual"
+
+
+def precision(J: Jacobian, hyper: Hyper, form: str = "auto") -> Precision:
+    """Both stages at once, for those who ask for one set of hyperparameters and no other."""
+    return curvature(J, hyper, form).at(hyper, last=True)
 
 
 def curvature(J: Jacobian, hyper: Hyper, form: str = "auto") -> GGN:

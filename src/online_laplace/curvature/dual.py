@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from online_laplace.curvature.factor import factorise
+from online_laplace.curvature.factor import Factor, factorise
 from online_laplace.curvature.kernels import gram
 from online_laplace.curvature.structure import Precision, standard_normal
 from online_laplace.model.tangent import TangentModel
@@ -26,17 +26,19 @@ class DualGGN:
         self.K = gram([self.J], of_rows=True) if scalar_alpha else None
         self.n = J.shape[-3]
 
-    def at(self, hyper: Hyper) -> DualPrecision:
+    def at(self, hyper: Hyper, *, last: bool = False) -> DualPrecision:
         """S = I + B^½ J A⁻¹ Jᵀ B^½."""
         scale = _per_residual(hyper.beta, self.n, self.J.shape[-2]).sqrt().unsqueeze(-1)
+        one = torch.ones_like(hyper.alpha[..., :1])
         if self.K is None:
             whitened = scale * self.J / hyper.weight_precision.unsqueeze(-2).sqrt()
-            kernel = gram([whitened], of_rows=True)
+            factor = factorise(gram([whitened], of_rows=True), one, take_over=True)
         elif scale.shape[-2] == 1:
-            return DualPrecision(self.J, self.K, scale, hyper, hyper.beta / hyper.alpha)
+            factor = factorise(self.K, one, hyper.beta / hyper.alpha, take_over=last)
         else:
             kernel = scale * self.K * (scale / hyper.alpha.unsqueeze(-1)).mT
-        return DualPrecision(self.J, kernel, scale, hyper)
+            factor = factorise(kernel, one, take_over=True)
+        return DualPrecision(self.J, factor, scale, hyper)
 
 
 def _per_residual(beta: Tensor, n: int, residuals: int) -> Tensor:
@@ -49,15 +51,13 @@ def _per_residual(beta: Tensor, n: int, residuals: int) -> Tensor:
 class DualPrecision(Precision):
     """Stage two: the Cholesky factor of S (…, n·k, n·k)."""
 
-    def __init__(
-        self, J: Tensor, kernel: Tensor, scale: Tensor, hyper: Hyper, times: Tensor | None = None
-    ) -> None:
-        """Factorise S = I + `kernel` (`times` (…, 1), where it is given); `scale` is B^½ as a column."""
+    def __init__(self, J: Tensor, factor: Factor, scale: Tensor, hyper: Hyper) -> None:
+        """Take J, with a row per residual, the factor of S and B^½ as a column."""
         self.hyper = hyper
         self.J = J
         self.scale = scale
-        self.factor = factorise(kernel, torch.ones_like(hyper.alpha[..., :1]), times)
-        self.failed = self.factor.failed
+        self.factor = factor
+        self.failed = factor.failed
 
     def _left(self, b: Tensor) -> Tensor:
         """J̃ A⁻¹ b: (…, d_w) → (…, n·k)."""
@@ -85,7 +85,11 @@ class DualPrecision(Precision):
 
     def logdet(self) -> Tensor:
         """Log det A + log det S."""
-        return (self.hyper.prior.sizes * self.hyper.alpha.log()).sum(-1) + self.factor.logdet()
+        return self.hyper.prior.log_det(self.hyper.alpha) + self.factor.logdet()
+
+    def log_contraction(self) -> Tensor:
+        """Log det S."""
+        return self.factor.logdet()
 
     def _weight_gamma(self) -> Tensor:
         """How far the data determine each weight, 1 − α_j (H⁻¹)_jj ≥ 0, without cancellation: (…, d_w)."""

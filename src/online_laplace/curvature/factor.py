@@ -46,14 +46,16 @@ class Factor(ABC):
         return self.inverse.square().sum(-2)
 
 
-def factorise(M: Tensor, diagonal: Tensor, scale: Tensor | None = None) -> Factor:
+def factorise(M: Tensor, diagonal: Tensor, scale: Tensor | None = None, *, take_over: bool = False) -> Factor:
     """The factor of H = scale · M + diag(diagonal), with M (…, d, d) as `gram` makes it.
 
-    `diagonal` is (…, d) or (…, 1), `scale` (…, 1). Without a scale M is taken over, else left alone.
+    `diagonal` is (…, d) or (…, 1), `scale` (…, 1). M is left alone unless it may be taken over.
     """
     if device := triton_kernels(M):
         return InvertedFactor(*device.factorise(M, diagonal, scale))
-    H = M if scale is None else M * scale.unsqueeze(-1)
+    H = M if take_over else M.clone()
+    if scale is not None:
+        H.mul_(scale.unsqueeze(-1))
     H.diagonal(dim1=-2, dim2=-1).add_(diagonal)
     return LapackFactor(H) if lapack.serves(H) else InvertedFactor(*_invert(H))
 

@@ -21,10 +21,12 @@ def gram(blocks: Iterable[Tensor], *, of_rows: bool = False) -> Tensor:
             product = _upper(A, of_rows)
             total = product if total is None else total.add_(product)
             continue
+        first = total is None
         if total is None:
             order = A.shape[-2] if of_rows else A.shape[-1]
-            total = A.new_zeros(*A.shape[:-2], order, order)
-        lapack.add_gram(A.reshape(-1, *A.shape[-2:]), total.view(-1, *total.shape[-2:]), of_rows=of_rows)
+            total = A.new_empty(*A.shape[:-2], order, order)
+        matrices = total.view(-1, *total.shape[-2:])
+        lapack.gram(A.reshape(-1, *A.shape[-2:]), matrices, of_rows=of_rows, add=not first)
     assert total is not None
     return total
 

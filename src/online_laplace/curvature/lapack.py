@@ -36,16 +36,16 @@ def serves(A: Tensor) -> bool:
     return A.device.type == "cpu" and A.dtype in _PREFIX
 
 
-def add_gram(A: Tensor, out: Tensor, *, of_rows: bool = False) -> None:
-    """Add the lower triangle of AᵀA, or of AAᵀ where `of_rows`, to `out`: A (r, n, d), out (r, m, m)."""
+def gram(A: Tensor, out: Tensor, *, of_rows: bool = False, add: bool = False) -> None:
+    """Write the lower triangle of AᵀA, or of AAᵀ where `of_rows`, or `add` it: A (r, n, d), out (r, m, m)."""
     A = A if A.stride(-1) == 1 and A.stride(-2) >= A.shape[-1] else A.contiguous()
     (n, d), order = A.shape[-2:], out.shape[-1]
     along, trans = (d, b"T") if of_rows else (n, b"N")
-    syrk, one = _routine("syrk", A.dtype), _real(1.0, A.dtype)
+    syrk, one, before = _routine("syrk", A.dtype), _real(1.0, A.dtype), _real(float(add), A.dtype)
 
     def work(i: int) -> None:
         syrk(
-            b"U", trans, _int(order), _int(along), one, _at(A, i), _int(A.stride(-2)), one, _at(out, i),
+            b"U", trans, _int(order), _int(along), one, _at(A, i), _int(A.stride(-2)), before, _at(out, i),
             _int(order),
         )  # fmt: skip
 
@@ -55,17 +55,16 @@ def add_gram(A: Tensor, out: Tensor, *, of_rows: bool = False) -> None:
 def cholesky_(H: Tensor) -> Tensor:
     """Overwrite the lower triangles of H (r, d, d) with their factors; return which have none, (r,)."""
     d = H.shape[-1]
-    failed = torch.zeros(len(H), dtype=torch.bool)
+    infos = [ctypes.c_int(0) for _ in range(len(H))]
     potrf = _routine("potrf", H.dtype)
-
-    def work(i: int) -> None:
-        info = ctypes.c_int(0)
-        potrf(b"U", _int(d), _at(H, i), _int(d), ctypes.byref(info))
-        failed[i] = info.value != 0
-
-    _for_each(len(H), work)
+    _for_each(len(H), lambda i: potrf(b"U", _int(d), _at(H, i), _int(d), ctypes.byref(infos[i])))
     # OpenBLAS compares a pivot with zero, and a NaN passes every such comparison.
-    return failed | ~H.diagonal(dim1=-2, dim2=-1).sum(-1).isfinite()
+    trace = H.diagonal(dim1=-2, dim2=-1).sum(-1)
+    failed = trace - trace != 0
+    for i, info in enumerate(infos):
+        if info.value != 0:
+            failed[i] = True
+    return failed
 
 
 def invert_lower(L: Tensor) -> Tensor:
@@ -135,7 +134,7 @@ def squared_norms(A: Tensor) -> Tensor:
     """The sum of the squares of each matrix: (r, d, d) → (r,)."""
     dot, size = _routine("dot", A.dtype, _REAL[A.dtype]), _int(A[0].numel())
     norms = [dot(size, _at(A, i), _int(1), _at(A, i), _int(1)) for i in range(len(A))]
-    return A.new_tensor(norms)
+    return torch.tensor(norms, dtype=A.dtype)
 
 
 def _for_each(count: int, work: Callable[[int], None]) -> None:
@@ -170,13 +169,13 @@ def _libraries() -> list[Any]:
 @contextmanager
 def _blas_threads(count: int) -> Iterator[None]:
     """As many threads for BLAS as it may have beside torch's, which rest meanwhile."""
-    before = [library.get_num_threads() for library in _libraries()]
-    for library in _libraries():
+    changed = [(library, n) for library in _libraries() if (n := library.get_num_threads()) != count]
+    for library, _ in changed:
         library.set_num_threads(count)
     try:
         yield
     finally:
-        for library, threads in zip(_libraries(), before, strict=True):
+        for library, threads in changed:
             library.set_num_threads(threads)
 
 

@@ -22,23 +22,23 @@ class PrimalGGN:
             for _, block in blocks(J)
         )
 
-    def at(self, hyper: Hyper) -> PrimalPrecision:
+    def at(self, hyper: Hyper, *, last: bool = False) -> PrimalPrecision:
         """H = Σ_b β_b G_b + diag(α)."""
-        return PrimalPrecision(self.G, hyper)
+        return PrimalPrecision(self.G, hyper, last)
 
 
 class PrimalPrecision(Precision):
     """Stage two: the Cholesky factor of H."""
 
-    def __init__(self, G: Tensor, hyper: Hyper) -> None:
-        """Factorise H (…, d_w, d_w)."""
+    def __init__(self, G: Tensor, hyper: Hyper, last: bool) -> None:
+        """Factorise H (…, d_w, d_w), in the place of G where nobody else will need it."""
         self.hyper = hyper
         self.G = G
         if G.shape[-3] == 1:
-            self.factor = factorise(G.squeeze(-3), hyper.weight_precision, hyper.beta)
+            self.factor = factorise(G.squeeze(-3), hyper.weight_precision, hyper.beta, take_over=last)
         else:
             total = (hyper.beta[..., None, None] * G).sum(-3)
-            self.factor = factorise(total, hyper.weight_precision)
+            self.factor = factorise(total, hyper.weight_precision, take_over=True)
         self.failed = self.factor.failed
 
     def solve(self, b: Tensor) -> Tensor:

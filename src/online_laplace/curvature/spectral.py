@@ -24,7 +24,7 @@ class SpectralGGN:
         flat = flat.masked_fill(self.failed[..., None, None], 0)
         self.U, self.s, self.Vh = torch.linalg.svd(flat, full_matrices=False)
 
-    def at(self, hyper: Hyper) -> SpectralPrecision:
+    def at(self, hyper: Hyper, *, last: bool = False) -> SpectralPrecision:
         """The eigenvalues β s² + α; no factorisation."""
         if not hyper.scalar:
             raise InputError(

@@ -16,8 +16,11 @@ from online_laplace.types import Hyper
 class GGN(Protocol):
     """The generalised Gauss-Newton matrix of one linearisation, before any (α, β) is chosen."""
 
-    def at(self, hyper: Hyper) -> Precision:
-        """The posterior precision H = Jᵀ B J + A at these hyperparameters."""
+    def at(self, hyper: Hyper, *, last: bool = False) -> Precision:
+        """The posterior precision H = Jᵀ B J + A at these hyperparameters.
+
+        Where it is the `last` that will be asked for, it may take over this object's memory.
+        """
 
 
 class Precision(ABC):
@@ -37,6 +40,10 @@ class Precision(ABC):
     @abstractmethod
     def logdet(self) -> Tensor:
         """log det H: (…)."""
+
+    def log_contraction(self) -> Tensor:
+        """log det H − log det A, twice the log of how much the data shrink the prior's volume: (…)."""
+        return self.logdet() - self.hyper.prior.log_det(self.hyper.alpha)
 
     @abstractmethod
     def diag_inverse(self) -> Tensor:

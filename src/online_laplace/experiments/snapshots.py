@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from online_laplace.curvature import curvature
+from online_laplace.curvature import precision
 from online_laplace.evidence import posterior_mode
 from online_laplace.hyper.fixed_weights import reduce
 from online_laplace.model.network import Network
@@ -30,7 +30,7 @@ def on_grid(shares: tuple[float, ...], steps: int, every: int) -> list[int]:
 def take_weights(network: Network, problem: Problem, w: Tensor, hyper: Hyper, step: int) -> dict[str, Tensor]:
     """w and v* (r, 1, d_w) at one step, in single precision: they are for looking at."""
     tangent = linearise(network, w, problem)
-    v_star = posterior_mode(tangent, hyper, curvature(tangent.J, hyper).at(hyper))
+    v_star = posterior_mode(tangent, hyper, precision(tangent.J, hyper))
     return {
         "snapshot.step": _column(torch.tensor([step]), w),
         "snapshot.w": w.unsqueeze(-2).float(),

@@ -39,6 +39,10 @@ class Prior:
         """One value per group (…, g) → one per weight (…, d_w); a single group is left to broadcast."""
         return alpha if len(self) == 1 else alpha @ self.membership.mT
 
+    def log_det(self, alpha: Tensor) -> Tensor:
+        """log det A for the precisions (…, g): (…)."""
+        return (self.sizes * alpha.log()).sum(-1)
+
     def sum(self, values: Tensor) -> Tensor:
         """One value per weight (…, d_w) → the sum over each group (…, g)."""
         return values.sum(-1, keepdim=True) if len(self) == 1 else values @ self.membership

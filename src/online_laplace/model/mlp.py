@@ -118,4 +118,4 @@ class MLP:
 def _affine(a: Tensor, weight: TensorSlot, bias: TensorSlot | None, w: Tensor) -> Tensor:
     """A layer's pre-activation a Wᵀ + b: (…, n, in) → (…, n, out)."""
     z = a @ weight.read(w).mT
-    return z if bias is None else z + bias.read(w).unsqueeze(-2)
+    return z if bias is None else z.add_(bias.read(w).unsqueeze(-2))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from online_laplace.curvature import Precision, curvature
+from online_laplace.curvature import Precision, precision
 from online_laplace.curvature.structure import standard_normal
 from online_laplace.model.jacobian import RowBlocks
 from online_laplace.model.network import Network
@@ -107,7 +107,7 @@ class Posterior:
     def of(cls, network: Network, w: Tensor, problem: Problem, hyper: Hyper) -> Posterior:
         """Linearise at w and factorise H on the training rows of `problem`."""
         tangent = linearise(network, w, problem)
-        return cls(network, w, hyper, curvature(tangent.J, hyper).at(hyper))
+        return cls(network, w, hyper, precision(tangent.J, hyper))
 
     def predict(self, X: Tensor) -> Predictive:
         """Mean f(x, w) and variances j(x)ᵀ H⁻¹ j(x) and β⁻¹ at the rows of X (…, m, d_x)."""

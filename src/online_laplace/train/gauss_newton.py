@@ -15,7 +15,7 @@ from torch import Tensor
 from online_laplace.curvature import GGN, Precision, curvature
 from online_laplace.evidence import laplace_evidence
 from online_laplace.hyper.mackay import Mean, mackay_update, statistics
-from online_laplace.model.network import Network
+from online_laplace.model.network import Network, without_autograd
 from online_laplace.model.tangent import (
     TangentModel,
     jacobian_vector,
@@ -82,6 +82,10 @@ class GaussNewton:
 
     def step(self, state: GaussNewtonState) -> GaussNewtonState:
         """Propose; accept where the loss falls; update the hyperparameters of those that moved."""
+        with without_autograd(self.network):
+            return self._step(state)
+
+    def _step(self, state: GaussNewtonState) -> GaussNewtonState:
         proposal = self._propose(state)
         step = state.step + 1
         ending = state.ending.curvature_failed(proposal.failed, step)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from online_laplace.curvature import curvature
+from online_laplace.curvature import precision
 from online_laplace.evidence import elbo, laplace_evidence, posterior_mode
 from online_laplace.hyper.mackay import at_weights, log_change, mackay_update, statistics
 from online_laplace.model.network import Network
@@ -63,7 +63,7 @@ class Info(NamedTuple):
 def observe(network: Network, w: Tensor, hyper: Hyper, where: Evaluation) -> Info:
     """Everything of interest at weights w and hyperparameters M, from one fresh linearisation."""
     tangent = linearise(network, w, where.train)
-    H = curvature(tangent.J, hyper).at(hyper)
+    H = precision(tangent.J, hyper)
     posterior = Posterior(network, w, hyper, H)
     v_star = posterior_mode(tangent, hyper, H)
     seen = statistics(hyper, H, at_weights(tangent, hyper, H))

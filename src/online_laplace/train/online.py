@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from online_laplace.curvature import curvature
+from online_laplace.curvature import precision
 from online_laplace.evidence import laplace_evidence
 from online_laplace.hyper.mackay import Mean, at_mode, at_weights, mackay_update, statistics
-from online_laplace.model.network import Network
+from online_laplace.model.network import Network, without_autograd
 from online_laplace.model.tangent import linearise
 from online_laplace.train.adam import Adam, AdamState
 from online_laplace.train.loop import keep, keep_hyper
@@ -54,9 +54,13 @@ class Online:
 
     def step(self, state: AdamOnlineState) -> AdamOnlineState:
         """Adam on ℓ_f, linearise, factorise, update: the order of the paper."""
+        with without_autograd(self.network):
+            return self._step(state)
+
+    def _step(self, state: AdamOnlineState) -> AdamOnlineState:
         w, adam = self.optimiser.step(state.w, state.gradient, state.adam)
         tangent = linearise(self.network, w, self.problem)
-        H = curvature(tangent.J, state.hyper, self.form).at(state.hyper)
+        H = precision(tangent.J, state.hyper, self.form)
         fit = self.mean(tangent, state.hyper, H)
         hyper = mackay_update(state.hyper, statistics(state.hyper, H, fit))
 

@@ -36,7 +36,10 @@ def walker(procedure: Procedure[S], state: S) -> Callable[[S, int], S]:
     def walk(state: S, steps: int) -> S:
         for _ in range(steps):
             state = procedure.step(state)
-        return state
+        # Copies can be used in any way, which tensors made without autograd cannot.
+        copies = {name: leaf.clone() for name, leaf in leaves(state, rebuilt=True).items()}
+        reached: S = fill(state, copies, rebuilt=True)
+        return reached
 
     return walk
 
