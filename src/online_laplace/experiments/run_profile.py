@@ -21,8 +21,10 @@ from types import FrameType
 
 import torch
 
+from online_laplace.data import load_table
 from online_laplace.errors import InputError, OnlineLaplaceError
 from online_laplace.experiments.archive import pack_store, unpack_store
+from online_laplace.experiments.cost import training_seconds
 from online_laplace.experiments.job import run_batch
 from online_laplace.experiments.profile import Batch, Profile, named_profile, override
 from online_laplace.experiments.store import Store
@@ -51,12 +53,18 @@ def run_profile(profile: Profile, folder: Path, only: list[str], *, restart: boo
 
     device = profile.specification.device
     if waiting and torch.device(device).type == "cuda":
-        side_by_side(device, [partial(work, batch) for batch in waiting])
+        longest_first = sorted(waiting, key=lambda batch: -_cost(profile, batch))
+        side_by_side(device, [partial(work, batch) for batch in longest_first])
     else:
         for batch in waiting:
             work(batch, lambda: None)
     for note in store.notes:
         print(f"note: {note}", flush=True)
+
+
+def _cost(profile: Profile, batch: Batch) -> float:
+    spec = profile.specification_for(batch)
+    return training_seconds(load_table(batch.table), batch.procedure, len(batch.splits), spec)
 
 
 def chosen_batches(profile: Profile, only: list[str]) -> list[Batch]:

@@ -29,6 +29,8 @@ class StoppedError(Exception):
 def side_by_side(device: str, tasks: Sequence[Callable[[Callable[[], None]], None]]) -> None:
     """Run every task to its end, all at once; the first error ends them all and is raised.
 
+    Tasks come longest first, and the first are served first: the others end in the time that they need.
+
     A task is given a function to call now and then, which raises StoppedError when another has failed or the
     user has interrupted.
     """
@@ -38,9 +40,10 @@ def side_by_side(device: str, tasks: Sequence[Callable[[Callable[[], None]], Non
         if stop.is_set():
             raise StoppedError
 
-    def work(task: Callable[[Callable[[], None]], None]) -> None:
+    def work(rank: int, task: Callable[[Callable[[], None]], None]) -> None:
+        stream = torch.cuda.Stream(device, priority=min(0, rank // 2 - 3))  # −3 is served first, 0 last
         try:
-            with torch.cuda.device(device), torch.cuda.stream(torch.cuda.Stream(device)):
+            with torch.cuda.device(device), torch.cuda.stream(stream):
                 task(check)
         except BaseException:
             stop.set()
@@ -50,7 +53,7 @@ def side_by_side(device: str, tasks: Sequence[Callable[[Callable[[], None]], Non
     one = torch.ones(1, 1, 1, dtype=torch.float64, device=device)
     factorise(gram([one]), one[0], one[0])
     with ThreadPoolExecutor(len(tasks)) as pool:
-        futures = [pool.submit(work, task) for task in tasks]
+        futures = [pool.submit(work, rank, task) for rank, task in enumerate(tasks)]
         try:
             wait(futures)
         except BaseException:  # Ctrl-C reaches this thread alone

@@ -123,7 +123,10 @@ class RecordedLook:
 def _record(work: Callable[[], Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
     """The work as a graph, and what it returned."""
     graph = torch.cuda.CUDAGraph()
-    # What the other threads do meanwhile is no part of it.
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+    # Recorded on the stream it will play on, it keeps that stream's priority; the default stream cannot
+    # record. What the other threads do meanwhile is no part of it.
+    stream = torch.cuda.current_stream()
+    beside = None if stream == torch.cuda.default_stream() else stream
+    with torch.cuda.graph(graph, stream=beside, capture_error_mode="thread_local"):
         result = work()
     return graph, result
