@@ -59,6 +59,32 @@ def growth(found: dict) -> str:
     return "\n".join(lines)
 
 
+def gpu(found: dict) -> str:
+    """Milliseconds a recorded step on the device, beside the library's three calls, and how far it leads."""
+    lines = [
+        "| rows × weights, replicas | OL | LM | offline | OL from Python "
+        "| library: product + factor + inverse | OL, LM: apart | an ulp apart |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    rows = {(row["table"], row["replicas"], row["way"]): row for row in found["rows"]}
+    for table, replicas, way in rows:
+        if way != "adam-ol":
+            continue
+        ol, lm, offline = (rows[table, replicas, way] for way in ("adam-ol", "adam-lm", "offline"))
+        library = [ol[f"library_{name}"] for name in ("product", "factor", "inverse")]
+        cells = [f"{row['recorded']:.2f}" for row in (ol, lm, offline)]
+        cells += [f"{ol['plain']:.1f}", " + ".join(f"{ms:.2f}" for ms in library)]
+        cells += [f"{ol[name]:.0e}, {lm[name]:.0e}" for name in ("apart", "ulp_apart")]
+        lines.append(f"| {table}, {ol['n']} × {ol['d_w']}, {replicas} | {' | '.join(cells)} |")
+    about = found["about"]
+    lines.append("")
+    lines.append(
+        f"{about['device']}, torch {about['torch']}, {about['dtype']}, {about['unrolled']} steps to a graph; "
+        f"compared after {about['steps_compared']} steps."
+    )
+    return "\n".join(lines)
+
+
 # What stands between the marks of a name, and the stored files that it is made of.
 BLOCKS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {
     "bench_1": (bench_table.markdown, ("bench_1.json",)),
@@ -68,6 +94,7 @@ BLOCKS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {
     "steps": (steps, ("bench_1.json",)),
     "quality": (quality_table.markdown, ("time_to_quality.json",)),
     "growth": (growth, ("growth.json",)),
+    "gpu": (gpu, ("gpu.json",)),
 }
 
 
