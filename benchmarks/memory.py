@@ -181,7 +181,7 @@ def million(rows: int = 1_000_000) -> list[dict]:
                     "seconds": seconds,
                 }
             )
-            print(f"{name}: {used.ru_maxrss / 1e6:.2f} GB", flush=True)
+            print(f"{name}: {1024 * used.ru_maxrss / 1e9:.2f} GB", flush=True)
     return found
 
 
