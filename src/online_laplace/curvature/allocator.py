@@ -6,8 +6,8 @@ import ctypes
 from functools import cache
 
 # Blocks up to this size come from the heap, and the heap keeps this much for the next step.
-LARGEST_BLOCK = 2**26
-KEPT = 2**28
+LARGEST_BLOCK = 2**28
+KEPT = 2**30
 
 # From glibc's malloc.h.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3

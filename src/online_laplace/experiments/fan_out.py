@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import resource_tracker
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +26,8 @@ from online_laplace.experiments.parts import Part, fitting, train_here
 from online_laplace.experiments.profile import Batch
 from online_laplace.experiments.progress_file import ProgressFile, listening
 from online_laplace.experiments.runner import Record
+from online_laplace.experiments.store import Store
+from online_laplace.experiments.streams import Check, side_by_side
 
 BACKENDS = ("local", "dask")
 
@@ -57,8 +60,12 @@ def run_batches(folder: Path, batches: list[Batch], workers: Workers) -> list[st
     """Train every batch, each in one task; return the notes about files that were set aside.
 
     A Dask worker that dies is replaced by another, which goes on from the checkpoint. Raises WorkerError
-    where a local worker died.
+    where a local worker died. On a CUDA device they all train at once in this process.
     """
+    device = Store.open(folder).profile.specification.device
+    if workers.backend == "local" and torch.device(device).type == "cuda":
+        on_device = side_by_side(device, [partial(_run_batch_beside, folder, batch) for batch in batches])
+        return [note for batch_notes in on_device for note in batch_notes]
     work = _run_batch_here if workers.backend == "local" else _run_batch_there
     # Workers may have another working directory.
     tasks = [delayed(work)(folder.resolve(), batch, os.getpid()) for batch in batches]
@@ -127,6 +134,19 @@ def _run_batch_here(folder: Path, batch: Batch, parent: int) -> list[str]:
             return run_batch(folder, batch, _while_parent_lives(parent, progress))
         finally:
             progress.remove()
+
+
+def _run_batch_beside(folder: Path, batch: Batch, check: Check) -> list[str]:
+    progress = batch_progress(folder, batch)
+
+    def tick(step: int) -> None:
+        check()
+        progress(step)
+
+    try:
+        return run_batch(folder, batch, tick)
+    finally:
+        progress.remove()
 
 
 def _run_batch_there(folder: Path, batch: Batch, parent: int) -> list[str]:

@@ -13,7 +13,6 @@ import argparse
 import signal
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +27,7 @@ from online_laplace.experiments.cost import training_seconds
 from online_laplace.experiments.job import run_batch
 from online_laplace.experiments.profile import Batch, Profile, named_profile, override
 from online_laplace.experiments.store import Store
-from online_laplace.experiments.streams import side_by_side
+from online_laplace.experiments.streams import Check, side_by_side
 
 
 def run_profile(profile: Profile, folder: Path, only: list[str], *, restart: bool = False) -> None:
@@ -39,7 +38,7 @@ def run_profile(profile: Profile, folder: Path, only: list[str], *, restart: boo
     if len(waiting) < len(batches):
         print(f"{len(batches) - len(waiting)} of {len(batches)} batches were finished before", flush=True)
 
-    def work(batch: Batch, check: Callable[[], None]) -> None:
+    def work(batch: Batch, check: Check) -> None:
         began = time.monotonic()
         lines = _Lines(batch.name, profile.specification_for(batch).steps or 0)
 

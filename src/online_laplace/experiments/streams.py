@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TypeVar
 
 import torch
 
@@ -21,12 +22,15 @@ from online_laplace.curvature.kernels import gram
 # reads this when it starts.
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 
+T = TypeVar("T")
+Check = Callable[[], None]
+
 
 class StoppedError(Exception):
     """Raised inside a batch's thread once the others are to stop."""
 
 
-def side_by_side(device: str, tasks: Sequence[Callable[[Callable[[], None]], None]]) -> None:
+def side_by_side(device: str, tasks: Sequence[Callable[[Check], T]]) -> list[T]:
     """Run every task to its end, all at once; the first error ends them all and is raised.
 
     Tasks come longest first, and the first are served first: the others end in the time that they need.
@@ -40,11 +44,11 @@ def side_by_side(device: str, tasks: Sequence[Callable[[Callable[[], None]], Non
         if stop.is_set():
             raise StoppedError
 
-    def work(rank: int, task: Callable[[Callable[[], None]], None]) -> None:
+    def work(rank: int, task: Callable[[Check], T]) -> T:
         stream = torch.cuda.Stream(device, priority=min(0, rank // 2 - 3))  # −3 is served first, 0 last
         try:
             with torch.cuda.device(device), torch.cuda.stream(stream):
-                task(check)
+                return task(check)
         except BaseException:
             stop.set()
             raise
@@ -62,3 +66,4 @@ def side_by_side(device: str, tasks: Sequence[Callable[[Callable[[], None]], Non
     errors = [error for future in futures if (error := future.exception()) is not None]
     for error in sorted(errors, key=lambda error: isinstance(error, StoppedError)):
         raise error
+    return [future.result() for future in futures]
