@@ -34,7 +34,6 @@ from rich.console import Console
 from rich.table import Table
 
 from online_laplace.data import load_table
-from online_laplace.experiments.allocation import keep_freed_memory
 from online_laplace.experiments.batch import batch
 from online_laplace.experiments.specification import Specification
 from online_laplace.hyper.prior import initial_hyper
@@ -84,7 +83,6 @@ DISTURBED = 0.05
 
 def serve(orders: Connection) -> None:
     """A process that makes programs and takes steps of them when it is told to."""
-    keep_freed_memory()  # as every worker does
     orders.send("here")
     while (order := orders.recv()) is not None:
         table, step, groups, threads, steps = order

@@ -38,7 +38,6 @@ def select(
     # Imported here so that `--help` does not wait for torch.
     from online_laplace import defaults
     from online_laplace.data import load_table
-    from online_laplace.experiments.allocation import keep_freed_memory
     from online_laplace.selection import combine, select_on_table
 
     candidates = combine([widths(text) for text in hidden or ["10", "50"]], names(activation), names(prior))
@@ -48,7 +47,6 @@ def select(
         if path is not None:
             check_writable(option, path)
     console = Console()
-    keep_freed_memory()
     with Console(stderr=True, quiet=quiet).status("") as live:
         found = select_on_table(
             load_table(table),

@@ -56,7 +56,6 @@ def train(
 ) -> None:
     """Train networks on tables, split by split, and report how well they predict."""
     # Imported here so that `--help` does not wait for torch.
-    from online_laplace.experiments.allocation import keep_freed_memory
     from online_laplace.experiments.console import print_summary, train_with_progress
     from online_laplace.experiments.training import trainings
 
@@ -80,7 +79,6 @@ def train(
     ways = trainings(names(procedure), given)
     if json_file is not None:
         check_writable("--json", json_file)
-    keep_freed_memory()
     records = train_with_progress(tables, ways, splits, workers=workers, quiet=quiet)
     print_summary(records, Console())
     if json_file is not None:

@@ -9,7 +9,7 @@ from online_laplace.experiments.specification import Specification
 # Measured on one core of an AMD EPYC with AVX-512, float64: multiply-adds a second inside a step, and the
 # seconds a step takes beside them, however many replicas it has. Only their order of magnitude matters.
 RATE = 3e10
-OVERHEAD = 7e-4
+OVERHEAD = 6e-4
 
 
 def training_seconds(table: Table, procedure: str, splits: int, spec: Specification) -> float:

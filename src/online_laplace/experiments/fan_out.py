@@ -19,7 +19,6 @@ from joblib import Parallel, cpu_count, delayed, parallel_config
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from online_laplace.errors import InputError, MissingExtraError, OnlineLaplaceError, known_name
-from online_laplace.experiments.allocation import keep_freed_memory
 from online_laplace.experiments.atomic import StoreError
 from online_laplace.experiments.job import run_batch
 from online_laplace.experiments.parts import Part, fitting, train_here
@@ -127,7 +126,6 @@ def _engine(workers: Workers) -> AbstractContextManager[Any]:
 
 
 def _run_batch_here(folder: Path, batch: Batch, parent: int) -> list[str]:
-    keep_freed_memory()
     progress = batch_progress(folder, batch)
     with _plain_errors():
         try:
@@ -161,7 +159,6 @@ def _run_batch_there(folder: Path, batch: Batch, parent: int) -> list[str]:
 
 
 def _train_part(part: Part, progress: ProgressFile, parent: int) -> list[Record]:
-    keep_freed_memory()
     with _plain_errors():
         records = part.train(_while_parent_lives(parent, progress))
     progress.write(part.steps)
