@@ -4,7 +4,7 @@
     python benchmarks/memory.py [docs/data/memory.json] --million
 
 Each case has a process of its own, on one thread, in float64. A step: the peak of the resident memory
-(VmHWM, reset before the first step) less what was held before, while a run is started and takes three steps
+(VmHWM, reset before the first step) less what was held before, while a run is started and takes two steps
 (`step`), and while it is looked at between them as well (`look`), beside the bound of two J and three H. H is
 the square matrix of the smaller side. A J of more than 512 MiB is made in blocks and never held.
 
@@ -51,11 +51,11 @@ WAYS: dict[str, Callable] = {
 
 # Rows and inputs; networks of 50 units have 50 (inputs + 2) + 1 weights.
 SHAPES = {
-    "primal, J is large": (20_000, 38),
-    "primal, H is as large": (4_001, 78),
-    "primal, J in blocks": (200_000, 8),
-    "dual, J is large": (1_500, 198),
-    "dual, H is as large": (3_900, 78),
+    "primal, J is large": (15_000, 28),
+    "primal, H is as large": (3_001, 58),
+    "primal, J in blocks": (150_000, 8),
+    "dual, J is large": (1_200, 198),
+    "dual, H is as large": (2_900, 58),
 }
 
 # What is run on a million rows of 8 features, 501 weights, and how: by the command or by the estimator.
@@ -98,7 +98,7 @@ def one_case(way: str, rows: int, inputs: int, looked_at: bool) -> dict:
             look=(lambda state: observe(size.network, state.w, state.hyper, where)) if looked_at else None,
             every=1,
         )
-        return lambda: run(chosen, chosen.init(w, hyper), 3, watch)
+        return lambda: run(chosen, chosen.init(w, hyper), 2, watch)
 
     start(60, 2)()  # libraries have buffers of their own, which they allocate at their first use
     start(20, 8)()
