@@ -3,10 +3,12 @@
     python benchmarks/memory.py [docs/data/memory.json]
     python benchmarks/memory.py [docs/data/memory.json] --million
 
-Each case has a process of its own, on one thread, in float64. A step: the peak of the resident memory
-(VmHWM, reset before the first step) less what was held before, while a run is started and takes two steps
-(`step`), and while it is looked at between them as well (`look`), beside the bound of two J and three H. H is
-the square matrix of the smaller side. A J of more than 512 MiB is made in blocks and never held.
+Each case has a process of its own, on one thread, in float64. A run is started and takes two steps (`step`),
+and is looked at between them as well (`look`). What it holds at most, beyond what was there before, is
+counted twice: the bytes of all tensors that are alive, as torch's allocator is asked for them, and the
+resident memory (VmHWM, reset before), which also has what the C library keeps of freed memory for the next
+step. Beside them stands the bound of two J and three H; H is the square matrix of the smaller side. A J of
+more than 512 MiB is made in blocks and never held.
 
 A million rows: the peak of the whole process, from its start to its end, with the interpreter, the libraries
 and the data.
@@ -23,6 +25,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +35,7 @@ from rich.console import Console
 from rich.table import Table
 from sizes import made_up
 from stopwatch import one_thread
+from torch.profiler import ProfilerActivity, profile
 
 from online_laplace.hyper.prior import initial_hyper
 from online_laplace.posterior.predictive import Units
@@ -84,6 +88,15 @@ def peak_of(work: Callable[[], object]) -> int:
     return memory("VmHWM") - before
 
 
+def alive_of(work: Callable[[], object]) -> int:
+    """The most bytes that tensors made by the work hold at a time."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        work()
+    events = seen.profiler.kineto_results.events()
+    changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
+    return max(accumulate(change for _, change in changes))
+
+
 def one_case(way: str, rows: int, inputs: int, looked_at: bool) -> dict:
     """The peak of some steps, in this process."""
 
@@ -109,7 +122,8 @@ def one_case(way: str, rows: int, inputs: int, looked_at: bool) -> dict:
         "weights": weights,
         "J_bytes": 8 * rows * weights,
         "H_bytes": 8 * min(rows, weights) ** 2,
-        "peak_bytes": peak_of(work),
+        "resident_bytes": peak_of(work),
+        "alive_bytes": alive_of(work),
     }
 
 
@@ -134,8 +148,9 @@ def steps() -> list[dict]:
             case = {"shape": shape, "procedure": way}
             for name, looked_at in (("step", 0), ("look", 1)):
                 measured = in_process(["step", way, str(rows), str(inputs), str(looked_at)])
-                case |= {**measured, f"{name}_bytes": measured.pop("peak_bytes")}
-            case.pop("peak_bytes")
+                for kind in ("alive", "resident"):
+                    measured[f"{name}_{kind}_bytes"] = measured.pop(f"{kind}_bytes")
+                case |= measured
             bound = 2 * case["J_bytes"] + 3 * case["H_bytes"]
             found.append(case | {"bound_bytes": bound})
             print(f"{shape}: {way}", flush=True)
@@ -143,13 +158,19 @@ def steps() -> list[dict]:
 
 
 def print_steps(cases: list[dict]) -> None:
-    table = Table("", "procedure", "rows", "weights", "J", "H", "2 J + 3 H", "step", "look", "of the bound")
+    table = Table(title="MiB: alive / resident", title_justify="left")
+    for name in ("", "procedure", "rows", "weights", "J", "H", "2 J + 3 H", "step", "look", "step : bound"):
+        table.add_column(name, justify="left" if name in ("", "procedure") else "right")
     for case in cases:
-        sizes = [f"{case[f'{name}_bytes'] / MIB:,.0f}" for name in ("J", "H", "bound", "step", "look")]
-        share = case["step_bytes"] / case["bound_bytes"]
-        shape = (case["shape"], case["procedure"], f"{case['rows']:,}", f"{case['weights']:,}")
-        table.add_row(*shape, *sizes, f"{share:.2f}")
-    table.caption = "MiB"
+        mib = {name: f"{value / MIB:,.0f}" for name, value in case.items() if name.endswith("_bytes")}
+        table.add_row(
+            case["shape"],
+            case["procedure"],
+            *(f"{case[name]:,}" for name in ("rows", "weights")),
+            *(mib[f"{name}_bytes"] for name in ("J", "H", "bound")),
+            *(f"{mib[f'{name}_alive_bytes']} / {mib[f'{name}_resident_bytes']}" for name in ("step", "look")),
+            f"{case['step_alive_bytes'] / case['bound_bytes']:.2f}",
+        )
     Console(width=130).print(table)
 
 
