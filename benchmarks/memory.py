@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
@@ -55,11 +55,11 @@ WAYS: dict[str, Callable] = {
 
 # Rows and inputs; networks of 50 units have 50 (inputs + 2) + 1 weights.
 SHAPES = {
-    "primal, J is large": (15_000, 28),
-    "primal, H is as large": (3_001, 58),
-    "primal, J in blocks": (150_000, 8),
-    "dual, J is large": (1_200, 198),
-    "dual, H is as large": (2_900, 58),
+    "primal, J is large": (8_000, 28),
+    "primal, H is as large": (2_001, 38),
+    "primal, J in blocks": (140_000, 8),
+    "dual, J is large": (800, 198),
+    "dual, H is as large": (1_900, 38),
 }
 
 # What is run on a million rows of 8 features, 501 weights, and how: by the command or by the estimator.
@@ -140,9 +140,8 @@ def in_process(case: list[str]) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def steps() -> list[dict]:
+def steps() -> Iterator[dict]:
     """Every procedure at every shape."""
-    found = []
     for shape, (rows, inputs) in SHAPES.items():
         for way in WAYS:
             case = {"shape": shape, "procedure": way}
@@ -152,9 +151,7 @@ def steps() -> list[dict]:
                     measured[f"{name}_{kind}_bytes"] = measured.pop(f"{kind}_bytes")
                 case |= measured
             bound = 2 * case["J_bytes"] + 3 * case["H_bytes"]
-            found.append(case | {"bound_bytes": bound})
-            print(f"{shape}: {way}", flush=True)
-    return found
+            yield case | {"bound_bytes": bound}
 
 
 def print_steps(cases: list[dict]) -> None:
@@ -174,9 +171,8 @@ def print_steps(cases: list[dict]) -> None:
     Console(width=130).print(table)
 
 
-def million(rows: int = 1_000_000) -> list[dict]:
+def million(rows: int = 1_000_000) -> Iterator[dict]:
     """The whole process on a million rows, by the command and by the estimator."""
-    found = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.csv"
         write_rows(path, rows)
@@ -192,18 +188,13 @@ def million(rows: int = 1_000_000) -> list[dict]:
             _, status, used = os.wait4(process.pid, 0)
             if status:
                 raise SystemExit(f"{name} failed")
-            seconds = time.monotonic() - began
-            found.append(
-                {
-                    "name": name,
-                    "rows": rows,
-                    "weights": 501,
-                    "peak_bytes": 1024 * used.ru_maxrss,
-                    "seconds": seconds,
-                }
-            )
-            print(f"{name}: {1024 * used.ru_maxrss / 1e9:.2f} GB", flush=True)
-    return found
+            yield {
+                "name": name,
+                "rows": rows,
+                "weights": 501,
+                "peak_bytes": 1024 * used.ru_maxrss,
+                "seconds": time.monotonic() - began,
+            }
 
 
 def print_million(cases: list[dict]) -> None:
@@ -253,14 +244,16 @@ def main() -> None:
                 print(json.dumps(one_case(way, *(int(value) for value in size[:2]), bool(int(size[2])))))
         return
     found = json.loads(options.out.read_text()) if options.out.exists() else {}
-    part = {"commit": commit(), "threads": 1, "processor": processor(), "versions": versions()}
-    if options.million:
-        found["million"] = part | {"cases": million()}
-        print_million(found["million"]["cases"])
-    else:
-        found["steps"] = part | {"cases": steps()}
-        print_steps(found["steps"]["cases"])
-    options.out.write_text(json.dumps(found, indent=1) + "\n")
+    part, measure, show = (
+        ("million", million, print_million) if options.million else ("steps", steps, print_steps)
+    )
+    about = {"commit": commit(), "threads": 1, "processor": processor(), "versions": versions()}
+    cases: list[dict] = []
+    for case in measure():
+        cases.append(case)
+        found[part] = about | {"cases": cases}
+        options.out.write_text(json.dumps(found, indent=1) + "\n")
+        show(cases)
 
 
 if __name__ == "__main__":
