@@ -32,6 +32,7 @@ import torch
 from bench import commit, processor, versions
 from rich.console import Console
 from rich.table import Table
+from threadpoolctl import threadpool_limits
 
 from online_laplace.data import load_table
 from online_laplace.experiments.batch import batch
@@ -87,16 +88,17 @@ def serve(orders: Connection) -> None:
     while (order := orders.recv()) is not None:
         table, step, groups, threads, steps = order
         torch.set_num_threads(threads)
-        programs = [program(table, step, group) for group in groups]
-        for way, state in programs:  # to warm pools, allocators and caches
-            way.step(state)
-        orders.send("ready")
-        orders.recv()
-        began = time.process_time()
-        for way, state in programs:
-            for _ in range(steps):
-                state = way.step(state)
-        orders.send(time.process_time() - began)
+        with threadpool_limits(threads, "blas"):
+            programs = [program(table, step, group) for group in groups]
+            for way, state in programs:  # to warm pools, allocators and caches
+                way.step(state)
+            orders.send("ready")
+            orders.recv()
+            began = time.process_time()
+            for way, state in programs:
+                for _ in range(steps):
+                    state = way.step(state)
+            orders.send(time.process_time() - began)
 
 
 def program(name: str, step: str, splits: tuple[int, ...]) -> tuple:
@@ -160,7 +162,7 @@ class Crew:
 def measure(crew: Crew, table: str, step: str, rounds: int, seconds: float, patience: float) -> dict:
     """Every arrangement in turn, round after round, with steps that take one process about `seconds`."""
     trial = crew.time(BASES[1], table, step, 3)["cpu"] / 3
-    steps = max(2, round(seconds / trial))
+    steps = max(4, round(seconds / trial))
     turns: list[dict[str, dict[str, float]]] = []
     began = time.perf_counter()
     while len(turns) < rounds or (

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from joblib import Parallel, cpu_count, delayed, parallel_config
 from joblib.externals.loky.process_executor import TerminatedWorkerError
+from threadpoolctl import threadpool_limits
 
 from online_laplace.errors import InputError, MissingExtraError, OnlineLaplaceError, known_name
 from online_laplace.experiments.atomic import StoreError
@@ -212,7 +213,8 @@ def _one_thread() -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        with threadpool_limits(1, "blas"):
+            yield
     finally:
         torch.set_num_threads(threads)
 
