@@ -19,8 +19,8 @@ from online_laplace import __version__
 
 # The files that numbers come from. What draws or stores them may change without making them old.
 _NUMERICAL = ("data", "model", "curvature", "hyper", "train", "posterior")
-# It carries numbers over an interruption and computes none.
-_CARRIER = "train/checkpoint.py"
+# They carry numbers over an interruption or make room for them, and compute none.
+_CARRIERS = ("train/checkpoint.py", "curvature/allocator.py")
 _NUMERICAL_FILES = ("evidence.py", "types.py", "experiments/batch.py", "experiments/runner.py")
 
 
@@ -48,7 +48,7 @@ def source_digests() -> dict[str, str]:
     found = {name: root / name for name in _NUMERICAL_FILES}
     for room in _NUMERICAL:
         for file in (root / room).iterdir():
-            if file.name.endswith(".py") and f"{room}/{file.name}" != _CARRIER:
+            if file.name.endswith(".py") and f"{room}/{file.name}" not in _CARRIERS:
                 found[f"{room}/{file.name}"] = file
     return {name: _digest(file) for name, file in sorted(found.items())}
 
@@ -56,7 +56,7 @@ def source_digests() -> dict[str, str]:
 def changed_sources(recorded: Mapping[str, str]) -> list[str]:
     """The recorded files that differ now or are gone. A file that is new cannot have made old numbers."""
     now = source_digests()
-    return [name for name, digest in recorded.items() if name != _CARRIER and now.get(name) != digest]
+    return [name for name, digest in recorded.items() if name not in _CARRIERS and now.get(name) != digest]
 
 
 def _digest(file: Traversable) -> str:
