@@ -6,9 +6,9 @@ import ctypes
 from functools import cache
 
 # Blocks up to this size come from the heap, and the heap keeps this much for the next step. It is far less
-# than the 300 MB by which a worker of joblib may grow before joblib takes it for a leak and ends it.
-LARGEST_BLOCK = 2**25
-KEPT = 2**27
+# than that by which a worker of joblib may grow before joblib takes it for a leak and ends it.
+LARGEST_BLOCK = 2**24
+KEPT = 2**25
 
 # From glibc's malloc.h.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
