@@ -178,6 +178,16 @@ def test_the_error_of_a_worker_is_the_error_of_one_process(workers: int | None) 
         train_with_progress(["yacht", "housing"], [way], 1, workers=workers, quiet=True)
 
 
+def test_a_process_has_its_imports_before_its_first_task() -> None:
+    program = (
+        "import sys; from joblib import delayed; from online_laplace.experiments import fan_out; "
+        "seen = delayed(lambda: 'torch' in sys.modules)(); "
+        "print(fan_out._spread([seen, seen], fan_out.Workers(2), ''))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "[True, True]\n", done.stderr
+
+
 def start(*arguments: str) -> subprocess.Popen[str]:
     """The command in a session of its own."""
     command = [sys.executable, "-m", "online_laplace.cli", "train", *arguments]

@@ -103,13 +103,21 @@ def _spread(tasks: list[Any], workers: Workers, advice: str) -> list[Any]:
         with _engine(workers):
             if workers.backend == "local" and count > 1:
                 with _ctrl_c_held_back():  # so that the processes, which joblib keeps, begin without it
-                    Parallel(n_jobs=count)(delayed(int)() for _ in range(count))
+                    Parallel(n_jobs=count)(delayed(_begin)() for _ in range(count))
             results = Parallel(n_jobs=count, batch_size=1)(tasks)
     except TerminatedWorkerError as error:
         raise WorkerError(
             "a worker process was killed, perhaps for want of memory (fewer --workers need less). " + advice
         ) from error
     return list(results)
+
+
+def _begin() -> None:
+    """Do nothing, in a process that has imported this module for it.
+
+    By its memory after the first task joblib judges whether a process leaks. A task that imports nothing
+    would set that mark so low that the imports of the next one pass for a leak, and joblib ends the process.
+    """
 
 
 def _engine(workers: Workers) -> AbstractContextManager[Any]:
