@@ -38,6 +38,17 @@ def test_primal_dual_and_spectral_agree(quantity, case):
         torch.testing.assert_close(other, primal, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("quantity", SURFACE)
+@given(case=cases())
+def test_what_was_asked_before_does_not_matter(quantity, case):
+    b = normal(*case.w.shape, seed=1)
+    J = case.tangent.J
+    for H, asked in zip(case.precisions().values(), case.precisions().values(), strict=True):
+        asked.diag_inverse(), asked.group_gamma(), asked.output_gamma()
+        for once in (SURFACE[quantity](asked, b, J), SURFACE[quantity](asked, b, J)):
+            torch.testing.assert_close(once, SURFACE[quantity](H, b, J), rtol=1e-10, atol=1e-10)
+
+
 def trajectory(form, prior, hidden, mean, steps):
     """α, β and w of a run on yacht, step by step: (steps, …) each."""
     network, problem = MLP(6, (hidden,)), replica(yacht(1).train, 0)

@@ -16,6 +16,9 @@ from online_laplace.curvature.structure import Precision, standard_normal
 from online_laplace.model.tangent import TangentModel
 from online_laplace.types import Hyper
 
+# As many as fill the processor when solved for together; all at once would take the room of two more J.
+WEIGHTS_AT_A_TIME = 512
+
 
 class DualGGN:
     """Stage one: J with one row per residual and, for a scalar α, its kernel K = J Jᵀ, lower triangle."""
@@ -31,7 +34,7 @@ class DualGGN:
         scale = _per_residual(hyper.beta, self.n, self.J.shape[-2]).sqrt().unsqueeze(-1)
         one = torch.ones_like(hyper.alpha[..., :1])
         if self.K is None:
-            whitened = scale * self.J / hyper.weight_precision.unsqueeze(-2).sqrt()
+            whitened = (scale * self.J).div_(hyper.weight_precision.unsqueeze(-2).sqrt())
             factor = factorise(gram([whitened], of_rows=True), one, take_over=True)
         elif scale.shape[-2] == 1:
             factor = factorise(self.K, one, hyper.beta / hyper.alpha, take_over=last)
@@ -93,8 +96,11 @@ class DualPrecision(Precision):
 
     def _weight_gamma(self) -> Tensor:
         """How far the data determine each weight, 1 − α_j (H⁻¹)_jj ≥ 0, without cancellation: (…, d_w)."""
-        whitened = self.factor.solve_lower(self.scale * self.J)
-        return whitened.square().sum(-2) / self.hyper.weight_precision
+        explained = [
+            self.factor.solve_lower(self.scale * part).square().sum(-2)
+            for part in self.J.split(WEIGHTS_AT_A_TIME, dim=-1)
+        ]
+        return torch.cat(explained, dim=-1) / self.hyper.weight_precision
 
     def diag_inverse(self) -> Tensor:
         """(1 − γ_j) / α_j."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -61,33 +60,42 @@ def factorise(M: Tensor, diagonal: Tensor, scale: Tensor | None = None, *, take_
 
 
 class LapackFactor(Factor):
-    """L in the place of H, and its inverse once somebody asks for it."""
+    """L in the place of H, and L⁻¹ in the place of L once somebody asks for it: one matrix at any time.
+
+    Solving by L is more exact than multiplying by L⁻¹, so that it is best done before.
+    """
 
     def __init__(self, H: Tensor) -> None:
-        """Factorise in place where H is contiguous."""
+        """Factorise in place where H is contiguous; above its lower triangle there must be zeros."""
         self.shape = H.shape
-        self._L = H.reshape(-1, *H.shape[-2:])
-        failed = lapack.cholesky_(self._L)
-        self._L.diagonal(dim1=-2, dim2=-1).masked_fill_(failed.unsqueeze(-1), torch.nan)
+        self._matrix = H.reshape(-1, *H.shape[-2:])
+        self._inverted = False
+        failed = lapack.cholesky_(self._matrix)
+        diagonal = self._matrix.diagonal(dim1=-2, dim2=-1)
+        diagonal.masked_fill_(failed.unsqueeze(-1), torch.nan)
+        self._pivots = diagonal.clone()
         self.failed = failed.reshape(H.shape[:-2])
 
-    @cached_property
+    @property
     def inverse(self) -> Tensor:  # type: ignore[override]
         """L⁻¹ (…, d, d)."""
-        return lapack.invert_lower(self._L).reshape(self.shape)
+        if not self._inverted:
+            lapack.invert_lower_(self._matrix)
+            self._inverted = True
+        return self._matrix.view(self.shape)
 
     def logdet(self) -> Tensor:
         """Twice the log of the factor's diagonal."""
-        return 2 * self._L.diagonal(dim1=-2, dim2=-1).log().sum(-1).reshape(self.shape[:-2])
+        return 2 * self._pivots.log().sum(-1).reshape(self.shape[:-2])
 
     def trace_inverse(self) -> Tensor:
         """Replica by replica."""
-        return lapack.squared_norms(self.inverse.view(self._L.shape)).reshape(self.shape[:-2])
+        return lapack.squared_norms(self.inverse.view(self._matrix.shape)).reshape(self.shape[:-2])
 
     def solve(self, b: Tensor) -> Tensor:
         """Forward, then back."""
         solved = b.expand(*self.shape[:-2], -1).clone(memory_format=torch.contiguous_format)
-        lapack.solve_(self._L, solved.view(-1, self.shape[-1]))
+        lapack.solve_(self._matrix, solved.view(-1, self.shape[-1]), inverted=self._inverted)
         return solved
 
     def solve_lower(self, B: Tensor) -> Tensor:
@@ -100,7 +108,8 @@ class LapackFactor(Factor):
 
     def _solve(self, B: Tensor, *, transposed: bool) -> Tensor:
         solved = B.expand(*self.shape[:-2], -1, -1).clone(memory_format=torch.contiguous_format)
-        lapack.solve_lower_(self._L, solved.view(-1, *B.shape[-2:]), transposed=transposed)
+        columns = solved.view(-1, *B.shape[-2:])
+        lapack.solve_lower_(self._matrix, columns, inverted=self._inverted, transposed=transposed)
         return solved
 
 

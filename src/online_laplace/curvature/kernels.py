@@ -13,7 +13,8 @@ from online_laplace.curvature.device import triton_kernels
 def gram(blocks: Iterable[Tensor], *, of_rows: bool = False) -> Tensor:
     """Σ AᵀA (…, d, d) over the blocks A (…, n, d) of rows; AAᵀ (…, n, n) of a single one where `of_rows`.
 
-    The product is symmetric and only one triangle of it is computed: the lower on the CPU, else the upper.
+    The product is symmetric and only one triangle of it is computed: the lower on the CPU, where zeros stand
+    above it, else the upper.
     """
     total: Tensor | None = None
     for A in blocks:
@@ -24,7 +25,7 @@ def gram(blocks: Iterable[Tensor], *, of_rows: bool = False) -> Tensor:
         first = total is None
         if total is None:
             order = A.shape[-2] if of_rows else A.shape[-1]
-            total = A.new_empty(*A.shape[:-2], order, order)
+            total = A.new_zeros(*A.shape[:-2], order, order)
         matrices = total.view(-1, *total.shape[-2:])
         lapack.gram(A.reshape(-1, *A.shape[-2:]), matrices, of_rows=of_rows, add=not first)
     assert total is not None

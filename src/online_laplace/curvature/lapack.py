@@ -67,18 +67,10 @@ def cholesky_(H: Tensor) -> Tensor:
     return failed
 
 
-def invert_lower(L: Tensor) -> Tensor:
-    """The inverses of the lower triangles of L (r, d, d), zero above the diagonal."""
+def invert_lower_(L: Tensor) -> None:
+    """Overwrite the lower triangles of L (r, d, d) with their inverses."""
     d = L.shape[-1]
-    inverse = torch.zeros_like(L)
-    copy = _routine("lacpy", L.dtype)
-
-    def work(i: int) -> None:
-        copy(b"U", _int(d), _int(d), _at(L, i), _int(d), _at(inverse, i), _int(d))
-        _invert(_at(inverse, i), d, d, L.dtype)
-
-    _for_each(len(L), work)
-    return inverse
+    _for_each(len(L), lambda i: _invert(_at(L, i), d, d, L.dtype))
 
 
 def _invert(start: int, d: int, stride: int, dtype: torch.dtype) -> None:
@@ -102,28 +94,28 @@ def _invert(start: int, d: int, stride: int, dtype: torch.dtype) -> None:
         )  # fmt: skip
 
 
-def solve_(L: Tensor, b: Tensor) -> None:
-    """Overwrite b (r, d) with (L Lᵀ)⁻¹ b."""
+def solve_(L: Tensor, b: Tensor, *, inverted: bool) -> None:
+    """Overwrite b (r, d) with (L Lᵀ)⁻¹ b; of L, or of its inverse where it is `inverted`, the lower triangle."""
     d = L.shape[-1]
-    trsv = _routine("trsv", L.dtype)
+    routine = _routine("trmv" if inverted else "trsv", L.dtype)
 
     def work(i: int) -> None:
         for trans in (b"T", b"N"):
-            trsv(b"U", trans, b"N", _int(d), _at(L, i), _int(d), _at(b, i), _int(1))
+            routine(b"U", trans, b"N", _int(d), _at(L, i), _int(d), _at(b, i), _int(1))
 
     _for_each(len(L), work)
 
 
-def solve_lower_(L: Tensor, B: Tensor, *, transposed: bool = False) -> None:
-    """Overwrite B (r, d, m) with L⁻¹ B, or L⁻ᵀ B where `transposed`."""
+def solve_lower_(L: Tensor, B: Tensor, *, inverted: bool, transposed: bool = False) -> None:
+    """Overwrite B (r, d, m) with L⁻¹ B, or L⁻ᵀ B where `transposed`; L as for `solve_`."""
     d, m = B.shape[-2:]
     if m == 0:
         return
-    trsm, one = _routine("trsm", L.dtype), _real(1.0, L.dtype)
+    routine, one = _routine("trmm" if inverted else "trsm", L.dtype), _real(1.0, L.dtype)
     trans = b"T" if transposed else b"N"
 
     def work(i: int) -> None:
-        trsm(
+        routine(
             b"R", b"U", trans, b"N", _int(m), _int(d), one, _at(L, i), _int(d), _at(B, i), _int(m)
         )  # fmt: skip
 
