@@ -95,7 +95,7 @@ def _invert(start: int, d: int, stride: int, dtype: torch.dtype) -> None:
 
 
 def solve_(L: Tensor, b: Tensor, *, inverted: bool) -> None:
-    """Overwrite b (r, d) with (L Lᵀ)⁻¹ b; of L, or of its inverse where it is `inverted`, the lower triangle."""
+    """Overwrite b (r, d) with (L Lᵀ)⁻¹ b, given L or, where it is `inverted`, its inverse."""
     d = L.shape[-1]
     routine = _routine("trmv" if inverted else "trsv", L.dtype)
 
