@@ -43,5 +43,5 @@ def posterior_mode(tangent: TangentModel, hyper: Hyper, H: Precision) -> Tensor:
 def _bound(hyper: Hyper, H: Precision, mu: Tensor, residual: Tensor) -> Tensor:
     """½ Σ_i log β_i − ½ n k log 2π − ℓ_h(μ) − ½ (log det H − Σ_j log α_j): (…)."""
     n, k = residual.shape[-2:]
-    log_noise = n * k * (hyper.beta.log().mean(-1) - math.log(2 * math.pi))
+    log_noise = n * k / hyper.beta.shape[-1] * (hyper.beta / (2 * math.pi)).log().sum(-1)
     return 0.5 * (log_noise - H.log_contraction()) - quadratic_loss(hyper, residual, mu)

@@ -70,11 +70,10 @@ class LapackFactor(Factor):
         self.shape = H.shape
         self._matrix = H.reshape(-1, *H.shape[-2:])
         self._inverted = False
-        failed = lapack.cholesky_(self._matrix)
-        diagonal = self._matrix.diagonal(dim1=-2, dim2=-1)
-        diagonal.masked_fill_(failed.unsqueeze(-1), torch.nan)
-        self._pivots = diagonal.clone()
-        self.failed = failed.reshape(H.shape[:-2])
+        lapack.cholesky_(self._matrix)
+        logdet = 2 * self._matrix.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        self._logdet = logdet.reshape(H.shape[:-2])
+        self.failed = self._logdet - self._logdet != 0  # NaN and infinity are equal to nothing
 
     @property
     def inverse(self) -> Tensor:  # type: ignore[override]
@@ -86,7 +85,7 @@ class LapackFactor(Factor):
 
     def logdet(self) -> Tensor:
         """Twice the log of the factor's diagonal."""
-        return 2 * self._pivots.log().sum(-1).reshape(self.shape[:-2])
+        return self._logdet
 
     def trace_inverse(self) -> Tensor:
         """Replica by replica."""

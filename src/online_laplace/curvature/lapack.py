@@ -14,7 +14,7 @@ import ctypes
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -52,19 +52,15 @@ def gram(A: Tensor, out: Tensor, *, of_rows: bool = False, add: bool = False) ->
     _for_each(len(A), work)
 
 
-def cholesky_(H: Tensor) -> Tensor:
-    """Overwrite the lower triangles of H (r, d, d) with their factors; return which have none, (r,)."""
+def cholesky_(H: Tensor) -> None:
+    """Overwrite the lower triangles of H (r, d, d) with their factors; a NaN diagonal says there is none."""
     d = H.shape[-1]
     infos = [ctypes.c_int(0) for _ in range(len(H))]
     potrf = _routine("potrf", H.dtype)
     _for_each(len(H), lambda i: potrf(b"U", _int(d), _at(H, i), _int(d), ctypes.byref(infos[i])))
-    # OpenBLAS compares a pivot with zero, and a NaN passes every such comparison.
-    trace = H.diagonal(dim1=-2, dim2=-1).sum(-1)
-    failed = trace - trace != 0
     for i, info in enumerate(infos):
         if info.value != 0:
-            failed[i] = True
-    return failed
+            H[i].diagonal().fill_(torch.nan)
 
 
 def invert_lower_(L: Tensor) -> None:
@@ -193,9 +189,12 @@ def _at(A: Tensor, i: int) -> int:
     return A.data_ptr() + i * A.stride(0) * A.element_size()
 
 
+@lru_cache(maxsize=4096)
 def _int(value: int) -> Any:
+    """Its address: the routines only read it, and a step asks seventy times for the same few."""
     return ctypes.byref(ctypes.c_int(value))
 
 
+@lru_cache(maxsize=64)
 def _real(value: float, dtype: torch.dtype) -> Any:
     return ctypes.byref(_REAL[dtype](value))
