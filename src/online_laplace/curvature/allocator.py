@@ -7,8 +7,8 @@ from functools import cache
 
 # Blocks up to this size come from the heap, and the heap keeps this much for the next step. It is far less
 # than that by which a worker of joblib may grow before joblib takes it for a leak and ends it.
-LARGEST_BLOCK = 2**24
-KEPT = 2**25
+LARGEST_BLOCK = 2**26
+KEPT = 2**27
 
 # From glibc's malloc.h.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
@@ -25,5 +25,6 @@ def keep_freed_blocks() -> None:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
         return
-    mallopt(_MMAP_THRESHOLD, LARGEST_BLOCK)
+    if not mallopt(_MMAP_THRESHOLD, LARGEST_BLOCK):
+        mallopt(_MMAP_THRESHOLD, LARGEST_BLOCK // 2)  # older ones take no more
     mallopt(_TRIM_THRESHOLD, KEPT)
