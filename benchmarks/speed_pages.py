@@ -85,6 +85,57 @@ def gpu(found: dict) -> str:
     return "\n".join(lines)
 
 
+def memory(found: dict) -> str:
+    """The most that tensors of a step and of a look hold, as shares of two J and three H."""
+    lines = [
+        "| rows × weights | J, H in MB | OL, Adam: step, look | LM, Adam | OL, Gauss-Newton |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    shapes: dict[str, list[dict]] = {}
+    for case in found["steps"]["cases"]:
+        shapes.setdefault(case["shape"], []).append(case)
+    for shape, cases in shapes.items():
+        first = cases[0]
+        size = f"{shape}: {first['rows']} × {first['weights']}"
+        matrices = f"{first['J_bytes'] / 1e6:.0f}, {first['H_bytes'] / 1e6:.0f}"
+        shares = [
+            ", ".join(f"{case[f'{kind}_alive_bytes'] / case['bound_bytes']:.2f}" for kind in ("step", "look"))
+            for case in cases
+        ]
+        lines.append(f"| {size} | {matrices} | {' | '.join(shares)} |")
+    return "\n".join(lines)
+
+
+def million(found: dict) -> str:
+    """The peak of whole processes on very many rows."""
+    lines = ["| a whole process | peak | minutes |", "| --- | ---: | ---: |"]
+    for case in found["million"]["cases"]:
+        lines.append(f"| {case['name']} | {case['peak_bytes'] / 1e9:.2f} GB | {case['seconds'] / 60:.1f} |")
+    return "\n".join(lines)
+
+
+def many_runs(found: dict) -> str:
+    """Steps a second in each arrangement, in multiples of one process with one thread."""
+    names = list(found["cases"][0]["rows"])
+    lines = [f"| 10 splits | {' | '.join(names)} |", f"| --- | {' | '.join('---:' for _ in names)} |"]
+    for case in found["cases"]:
+        cells = [f"{row['ratio']:.2f}" for row in case["rows"].values()]
+        lines.append(f"| {case['table']}, {case['step']} | {' | '.join(cells)} |")
+    others = max(row["others"] for case in found["cases"] for row in case["rows"].values())
+    job = found["command"]
+    ratios = {
+        name: f"{ratio:.2f} ({median(job['seconds'][name]):.0f} s)" for name, ratio in job["ratios"].items()
+    }
+    lines.append("")
+    lines.append(
+        f"Other programs had at most {others:.0%} of the cores meanwhile. The whole command "
+        f"`{job['job']}`, in multiples of `--workers 1`, starting included: "
+        + ", ".join(f"{name} {ratio}" for name, ratio in ratios.items())
+        + "."
+    )
+    return "\n".join(lines)
+
+
 # What stands between the marks of a name, and the stored files that it is made of.
 BLOCKS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {
     "bench_1": (bench_table.markdown, ("bench_1.json",)),
@@ -95,6 +146,9 @@ BLOCKS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {
     "quality": (quality_table.markdown, ("time_to_quality.json",)),
     "growth": (growth, ("growth.json",)),
     "gpu": (gpu, ("gpu.json",)),
+    "memory": (memory, ("memory.json",)),
+    "million": (million, ("memory.json",)),
+    "many_runs": (many_runs, ("many_runs.json",)),
 }
 
 
