@@ -2,10 +2,10 @@
 
     python benchmarks/growth.py [docs/data/growth.json] [--seconds 1]
 
-Each size has a process of its own, on one thread, in float64: by how much the peak of its resident memory
-rises above what it held before the first step, then the median time of a step. Exponents are slopes of least
-squares through the upper half of each sweep, on logarithms; those expected are fitted in the same way to the
-multiplications and to the matrices that a step needs. benchmarks/draw_growth.py draws them.
+Each size has a process of its own, on one thread, in float64: the most bytes that tensors hold at a time
+(memory.py), and the median time of a step. Exponents are slopes of least squares through the upper half of
+each sweep, on logarithms; those expected are fitted in the same way to the multiplications and to the
+matrices that a step needs. benchmarks/draw_growth.py draws them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from statistics import median
 
 import numpy as np
 from bench import commit, processor, versions
+from memory import alive_of
 from sizes import made_up
 from stopwatch import clock, one_thread
 
@@ -46,8 +47,8 @@ def multiplications(n: int, d: int, replicas: int) -> float:
 
 
 def matrices(n: int, d: int, replicas: int) -> float:
-    """The bytes of two Jacobians and three square matrices of the smaller side: what a step may hold."""
-    return 8 * replicas * (2 * n * d + 3 * min(n, d) ** 2)
+    """The bytes of a Jacobian and of a square matrix of the smaller side."""
+    return 8 * replicas * (n * d + min(n, d) ** 2)
 
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
@@ -56,29 +57,14 @@ def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
     return float(np.polyfit(np.log(sizes[-kept:]), np.log(values[-kept:]), 1)[0])
 
 
-def memory(name: str) -> int:
-    """Bytes that this process holds in memory (VmRSS) or held at most (VmHWM), as Linux counts them."""
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
-    return 1024 * int(line.split()[1])
-
-
 def one_size(rows: int, inputs: int, replicas: int, seconds: float) -> dict:
     """The time and the peak memory of a step, in this process."""
 
-    def start(rows: int, inputs: int, replicas: int) -> tuple:
-        size = made_up(rows, inputs, replicas=replicas)
-        w = size.network.init(0).expand(replicas, -1).contiguous()
-        return Online(size.network, size.problem, MEANS["ol"]), w, initial_hyper(size.network, w)
-
-    # Libraries have buffers of their own, which they allocate at their first use.
-    small, w, hyper = start(60, 2, 1)
-    small.step(small.init(w, hyper))
-    way, w, hyper = start(rows, inputs, replicas)
-    before = memory("VmRSS")
-    state = way.init(w, hyper)
-    for _ in range(2):
-        state = way.step(state)
-    peak = memory("VmHWM") - before
+    size = made_up(rows, inputs, replicas=replicas)
+    w = size.network.init(0).expand(replicas, -1).contiguous()
+    way, hyper = Online(size.network, size.problem, MEANS["ol"]), initial_hyper(size.network, w)
+    peak = alive_of(lambda: way.step(way.init(w, hyper)))
+    state = way.step(way.init(w, hyper))
     times: list[float] = []
     while len(times) < 3 or (sum(times) < seconds and len(times) < 50):
         began = clock()
