@@ -59,7 +59,6 @@ def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
 
 def one_size(rows: int, inputs: int, replicas: int, seconds: float) -> dict:
     """The time and the peak memory of a step, in this process."""
-
     size = made_up(rows, inputs, replicas=replicas)
     w = size.network.init(0).expand(replicas, -1).contiguous()
     way, hyper = Online(size.network, size.problem, MEANS["ol"]), initial_hyper(size.network, w)
