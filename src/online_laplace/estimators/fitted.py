@@ -116,8 +116,8 @@ class FittedNetworks:
     def posteriors(self) -> Iterator[Posterior]:
         """Each network's Gaussian over its weights; factorised once where all the factors can be kept."""
         residuals, weights = self.problem.n * self.problem.k, self.network.d_w
-        # Primal: the matrix and its factor. Dual: the Jacobian, the matrix and its factor.
-        numbers = 2 * min(residuals, weights) ** 2 + (residuals * weights if residuals < weights else 0)
+        # The factor in its matrix's place, and in dual form the Jacobian.
+        numbers = min(residuals, weights) ** 2 + (residuals * weights if residuals < weights else 0)
         keep = numbers * len(self) <= KEPT_NUMBERS
         for c in range(len(self)):
             posterior = self._kept.get(c) or self._posterior(c)
