@@ -14,7 +14,8 @@ from online_laplace.curvature.device import triton_kernels
 class Factor(ABC):
     """H = L Lᵀ for matrices H (…, d, d).
 
-    `failed` (…) marks those that have no factor: what is computed of them is NaN, and the others are exact.
+    `failed` (…) marks those that have no factor: what is computed of them means nothing, and the others are
+    exact.
     """
 
     failed: Tensor
@@ -73,7 +74,7 @@ class LapackFactor(Factor):
         lapack.cholesky_(self._matrix)
         logdet = 2 * self._matrix.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         self._logdet = logdet.reshape(H.shape[:-2])
-        self.failed = self._logdet - self._logdet != 0  # NaN and infinity are equal to nothing
+        self.failed = self._logdet - self._logdet != 0  # of NaN and of infinity it is NaN
 
     @property
     def inverse(self) -> Tensor:  # type: ignore[override]
