@@ -12,16 +12,29 @@ from torch import Tensor
 
 from online_laplace.curvature.factor import Factor, factorise
 from online_laplace.curvature.kernels import gram
-from online_laplace.curvature.structure import Precision, standard_normal
+from online_laplace.errors import InputError
+from online_laplace.model.precision import Precision, row_covariance, standard_normal, structure
+from online_laplace.model.prior import Hyper, Prior
 from online_laplace.model.tangent import TangentModel
-from online_laplace.types import Hyper
+from online_laplace.types import alone
 
 # As many as fill the processor when solved for together; all at once would take the room of two more J.
 WEIGHTS_AT_A_TIME = 512
 
 
+@structure("dual")
+def dual(tangent: TangentModel, prior: Prior) -> DualGGN:
+    """Hold J̃ and, with a single α, multiply it with itself. Raises InputError where not all rows are here."""
+    J = tangent.J.whole
+    if J is None:
+        raise InputError("the dual form needs all of J in memory, and it is too large: use primal")
+    if tangent.reduce is not alone:
+        raise InputError("the dual form needs all rows in one process: use primal")
+    return DualGGN(J, scalar_alpha=len(prior) == 1)
+
+
 class DualGGN:
-    """Stage one: J with one row per residual and, for a scalar α, its kernel K = J Jᵀ, lower triangle."""
+    """Stage one: J̃ with one row per residual and, for a scalar α, its kernel K = J̃ J̃ᵀ, one triangle."""
 
     def __init__(self, J: Tensor, scalar_alpha: bool = True) -> None:
         """Multiply J (…, n, k, d_w) with itself; with grouped α the product must wait for α."""
@@ -76,19 +89,15 @@ class DualPrecision(Precision):
         return b / self.hyper.weight_precision - self._right(self.factor.solve(self._left(b)))
 
     def newton_step(self, tangent: TangentModel, hyper: Hyper) -> Tensor:
-        """−H⁻¹ (A' w − J̃ᵀ r̃) with A' of `hyper`, A of H and r̃ = B^½ (y − f).
+        """−H⁻¹ (A' w − J̃ᵀ r̃) with A' of `hyper`, A of H and r̃ = B^½ z.
 
         In the stiff directions `solve` would subtract numbers that agree to many digits. The data's part does
         not need to: H⁻¹ J̃ᵀ = A⁻¹ J̃ᵀ S⁻¹.
         """
         decay = hyper.weight_precision * tangent.w
-        scaled = self.scale.squeeze(-1) * tangent.residual.flatten(-2)
+        scaled = self.scale.squeeze(-1) * tangent.z.flatten(-2)
         fitted = self.factor.solve(scaled + self._left(decay))
         return self._right(fitted) - decay / self.hyper.weight_precision
-
-    def logdet(self) -> Tensor:
-        """Log det A + log det S."""
-        return self.hyper.prior.log_det(self.hyper.alpha) + self.factor.logdet()
 
     def log_contraction(self) -> Tensor:
         """Log det S."""
@@ -102,10 +111,6 @@ class DualPrecision(Precision):
         ]
         return torch.cat(explained, dim=-1) / self.hyper.weight_precision
 
-    def diag_inverse(self) -> Tensor:
-        """(1 − γ_j) / α_j."""
-        return (1 - self._weight_gamma()) / self.hyper.weight_precision
-
     def group_gamma(self) -> Tensor:
         """Summed over weights, or, when one α governs all of them, over residuals, which is cheaper."""
         if len(self.hyper.prior) == 1:
@@ -116,13 +121,24 @@ class DualPrecision(Precision):
         """The leverage of each residual, β J H⁻¹ Jᵀ on the diagonal = 1 − diag(S⁻¹): (…, n·k)."""
         return 1 - self.factor.diag_inverse()
 
-    def output_gamma(self) -> Tensor:
-        """The residuals' leverages, summed over the rows of each output."""
+    def scale_gamma(self) -> Tensor:
+        """The residuals' leverages, summed over the rows of each output; with one β, over all."""
         outputs = self.hyper.beta.shape[-1]
         return self._residual_gamma().unflatten(-1, (-1, outputs)).sum(-2)
 
-    def whiten(self, J: Tensor) -> tuple[Tensor, Tensor]:
-        """P = J A^−½ and M = (L⁻¹ J̃ A⁻¹ Jᵀ)ᵀ: the prior's variance less what the data explain."""
+    def covariance(self, J: Tensor) -> Tensor:
+        """P Pᵀ − M Mᵀ, row by row: the prior's covariance less what the data explain."""
+        (P, M), k = self._whiten(J), J.shape[-2]
+        return row_covariance(P, k) - row_covariance(M, k)
+
+    def joint_covariance(self, J: Tensor) -> Tensor:
+        """The same for all rows together."""
+        P, M = self._whiten(J)
+        return P @ P.mT - M @ M.mT
+
+    def _whiten(self, J: Tensor) -> tuple[Tensor, Tensor]:
+        """P = J A^−½ and M = (L⁻¹ J̃ A⁻¹ Jᵀ)ᵀ: (…, m, k, d_w) → (…, m·k, ·) each."""
+        J = J.flatten(-3, -2)
         alpha = self.hyper.weight_precision.unsqueeze(-2)
         explained = self.factor.solve_lower(self.scale * (self.J @ (J / alpha).mT))
         return J / alpha.sqrt(), explained.mT

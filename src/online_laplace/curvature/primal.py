@@ -7,20 +7,32 @@ from torch import Tensor
 
 from online_laplace.curvature.factor import factorise
 from online_laplace.curvature.kernels import gram, sum_of_products
-from online_laplace.curvature.structure import Precision, standard_normal
-from online_laplace.model.jacobian import Jacobian, blocks
-from online_laplace.types import Hyper
+from online_laplace.model.precision import Precision, row_covariance, standard_normal, structure
+from online_laplace.model.prior import Hyper, Prior
+from online_laplace.model.tangent import TangentModel
+
+
+@structure("primal")
+def primal(tangent: TangentModel, prior: Prior) -> PrimalGGN:
+    """Multiply J̃ (…, n, k, d_w) with itself, output by output when each has its own β."""
+    per_output = tangent.scales > 1
+    G = gram(
+        block.transpose(-3, -2) if per_output else block.flatten(-3, -2).unsqueeze(-3)
+        for _, block in tangent.J.blocks()
+    )
+    return PrimalGGN(tangent.reduce(G))
 
 
 class PrimalGGN:
-    """Stage one: the Gram matrices G = JᵀJ, one per noise precision: (…, b, d_w, d_w), lower triangles."""
+    """Stage one: the Gram matrices G = J̃ᵀJ̃, one per noise precision: (…, b, d_w, d_w), one triangle."""
 
-    def __init__(self, J: Jacobian, beta_per_output: bool = False) -> None:
-        """Multiply J (…, n, k, d_w) with itself, output by output when each has its own β."""
-        self.G = gram(
-            block.transpose(-3, -2) if beta_per_output else block.flatten(-3, -2).unsqueeze(-3)
-            for _, block in blocks(J)
-        )
+    def __init__(self, G: Tensor) -> None:
+        """Take what `gram` made."""
+        self.G = G
+
+    def __add__(self, other: PrimalGGN) -> PrimalGGN:
+        """The GGN of the rows of both."""
+        return PrimalGGN(self.G + other.G)
 
     def at(self, hyper: Hyper, *, last: bool = False) -> PrimalPrecision:
         """H = Σ_b β_b G_b + diag(α)."""
@@ -45,32 +57,38 @@ class PrimalPrecision(Precision):
         """H⁻¹ b through the factor."""
         return self.factor.solve(b)
 
-    def logdet(self) -> Tensor:
-        """The factor's."""
-        return self.factor.logdet()
-
-    def diag_inverse(self) -> Tensor:
-        """The factor's."""
-        return self.factor.diag_inverse()
+    def log_contraction(self) -> Tensor:
+        """The factor's log det H, less that of A."""
+        return self.factor.logdet() - self.hyper.prior.log_det(self.hyper.alpha)
 
     def group_gamma(self) -> Tensor:
-        """With one α the trace is enough."""
-        if len(self.hyper.prior) > 1:
-            return super().group_gamma()
-        return self.hyper.prior.sizes - self.hyper.alpha * self.factor.trace_inverse().unsqueeze(-1)
+        """From the diagonal of H⁻¹; with one α its trace is enough."""
+        prior = self.hyper.prior
+        if len(prior) == 1:
+            return prior.sizes - self.hyper.alpha * self.factor.trace_inverse().unsqueeze(-1)
+        return prior.sum(1 - self.hyper.weight_precision * self.factor.diag_inverse())
 
-    def whiten(self, J: Tensor) -> tuple[Tensor, Tensor]:
-        """P = (L⁻¹ Jᵀ)ᵀ; nothing to subtract."""
-        return self.factor.solve_lower(J.mT).mT, J[..., :0]
-
-    def sample(self, count: int, generator: torch.Generator) -> Tensor:
-        """L⁻ᵀ z has covariance H⁻¹."""
-        z = standard_normal((*self.G.shape[:-3], self.G.shape[-1], count), self.G, generator)
-        return self.factor.solve_upper(z).mT
-
-    def output_gamma(self) -> Tensor:
-        """β_o Tr(H⁻¹ G_o); with one β it is the total that the groups hold."""
+    def scale_gamma(self) -> Tensor:
+        """β_b Tr(H⁻¹ G_b); with one β it is the total that the groups hold."""
         if self.hyper.beta.shape[-1] == 1:
             return self.group_gamma().sum(-1, keepdim=True)
         inverse = gram([self.factor.inverse]).unsqueeze(-3)
         return self.hyper.beta * sum_of_products(inverse, self.G)
+
+    def covariance(self, J: Tensor) -> Tensor:
+        """P Pᵀ with P = (L⁻¹ Jᵀ)ᵀ."""
+        return row_covariance(self._whiten(J), J.shape[-2])
+
+    def joint_covariance(self, J: Tensor) -> Tensor:
+        """The same for all rows together."""
+        P = self._whiten(J)
+        return P @ P.mT
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """L⁻ᵀ e has covariance H⁻¹."""
+        e = standard_normal((*self.G.shape[:-3], self.G.shape[-1], count), self.G, generator)
+        return self.factor.solve_upper(e).mT
+
+    def _whiten(self, J: Tensor) -> Tensor:
+        """(L⁻¹ Jᵀ)ᵀ: (…, m, k, d_w) → (…, m·k, d_w)."""
+        return self.factor.solve_lower(J.flatten(-3, -2).mT).mT

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from online_laplace.curvature.structure import Precision, standard_normal
 from online_laplace.errors import InputError
+from online_laplace.model.precision import Precision, row_covariance, standard_normal, structure
+from online_laplace.model.prior import Hyper, Prior
 from online_laplace.model.tangent import TangentModel
-from online_laplace.types import Hyper
+from online_laplace.types import alone
+
+
+@structure("spectral")
+def spectral(tangent: TangentModel, prior: Prior) -> SpectralGGN:
+    """Decompose J̃. Raises InputError where it is not in memory, or not all of it here."""
+    J = tangent.J.whole
+    if J is None:
+        raise InputError("the spectral form needs all of J in memory, and it is too large: use primal")
+    if tangent.reduce is not alone:
+        raise InputError("the spectral form needs all rows in one process: use primal")
+    return SpectralGGN(J)
 
 
 class SpectralGGN:
@@ -53,59 +63,32 @@ class SpectralPrecision(Precision):
         """Divide by the eigenvalues."""
         return self._apply(1 / self.precision, b.unsqueeze(-1), 1 / self.hyper.alpha).squeeze(-1)
 
-    def logdet(self) -> Tensor:
-        """Σ log(β s² + α) over the range, log α off it."""
-        off_range = self.Vh.shape[-1] - self.Vh.shape[-2]
-        return self.precision.log().sum(-1) + off_range * self.hyper.alpha.log().squeeze(-1)
-
-    def diag_inverse(self) -> Tensor:
-        """1/α − Σ_i V_ji² β s_i² / (α (β s_i² + α))."""
-        drop = self.data / (self.hyper.alpha * self.precision)
-        return 1 / self.hyper.alpha - (drop.unsqueeze(-2) @ self.Vh.square()).squeeze(-2)
+    def log_contraction(self) -> Tensor:
+        """Σ log(1 + β s² / α) over the range; off it the data say nothing."""
+        return (self.data / self.hyper.alpha).log1p().sum(-1)
 
     def group_gamma(self) -> Tensor:
         """γ = Σ β s² / (β s² + α)."""
         return (self.data / self.precision).sum(-1, keepdim=True)
 
-    def output_gamma(self) -> Tensor:
+    def scale_gamma(self) -> Tensor:
         """One β: the same total."""
         return self.group_gamma()
 
-    def whiten(self, J: Tensor) -> tuple[Tensor, Tensor]:
-        """P = J H^−½; nothing to subtract."""
-        return self._apply(self.precision.rsqrt(), J.mT, self.hyper.alpha.rsqrt()).mT, J[..., :0]
+    def covariance(self, J: Tensor) -> Tensor:
+        """P Pᵀ with P = J H^−½, row by row."""
+        return row_covariance(self._whiten(J), J.shape[-2])
+
+    def joint_covariance(self, J: Tensor) -> Tensor:
+        """The same for all rows together."""
+        P = self._whiten(J)
+        return P @ P.mT
+
+    def _whiten(self, J: Tensor) -> Tensor:
+        """J H^−½: (…, m, k, d_w) → (…, m·k, d_w)."""
+        return self._apply(self.precision.rsqrt(), J.flatten(-3, -2).mT, self.hyper.alpha.rsqrt()).mT
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """H^−½ z has covariance H⁻¹."""
         z = standard_normal((*self.Vh.mT.shape[:-1], count), self.Vh, generator)
         return self._apply(self.precision.rsqrt(), z, self.hyper.alpha.rsqrt()).mT
-
-
-@dataclass(frozen=True)
-class ReducedTangent:
-    """A tangent model rotated into its singular basis: all that scalar (α, β) can see of it.
-
-    In that basis J is diag(s), so the mode v* and its residual are m = min(n·k, d_w) numbers each. What lies
-    off the basis enters as a constant: the misfit that no weight can reach.
-    """
-
-    s: Tensor
-    target: Tensor
-    unreachable: Tensor
-
-    @classmethod
-    def of(cls, tangent: TangentModel, ggn: SpectralGGN) -> ReducedTangent:
-        """Rotate y − h(0) = (y − f) + J w into the basis."""
-        residual = tangent.residual.flatten(-2).unsqueeze(-1)
-        inside = ggn.U.mT @ residual
-        unreachable = (residual - ggn.U @ inside).square().sum((-2, -1))
-        lifted = ggn.s * (ggn.Vh @ tangent.w.unsqueeze(-1)).squeeze(-1)
-        return cls(ggn.s, inside.squeeze(-1) + lifted, unreachable)
-
-    def mode_fit(self, hyper: Hyper) -> tuple[Tensor, Tensor]:
-        """‖v*‖² and ‖y − h(v*)‖², each (…, 1), for O(m)."""
-        precision = hyper.beta * self.s.square() + hyper.alpha
-        v_star = hyper.beta * self.s * self.target / precision
-        missed = hyper.alpha * self.target / precision
-        norm = v_star.square().sum(-1, keepdim=True)
-        return norm, missed.square().sum(-1, keepdim=True) + self.unreachable.unsqueeze(-1)

@@ -1,22 +1,40 @@
-"""Standardisation by columns."""
+"""The affine map between a user's units and those that the networks see."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
+from torch import Tensor
 
 from online_laplace.data.checks import Floats
 from online_laplace.errors import InputError
 
+A = TypeVar("A", Floats, Tensor)
+
 
 @dataclass(frozen=True, eq=False)
-class Scaler:
-    """The map a ↦ (a − mean) / std and its inverse; mean and std are (d,), or () for a vector."""
+class Affine(Generic[A]):
+    """The map a ↦ (a − mean) / std and its inverse, column by column."""
 
-    mean: Floats
-    std: Floats
+    mean: A
+    std: A
+
+    def transform(self, a: A) -> A:
+        """(a − mean) / std, from the user's units to standardised ones."""
+        return (a - self.mean) / self.std
+
+    def inverse(self, a: A) -> A:
+        """mean + std · a, back to the user's units."""
+        return self.mean + self.std * a
+
+
+@dataclass(frozen=True, eq=False)
+class Scaler(Affine[Floats]):
+    """Standardisation learnt from a table: mean and std are (d,), or () for a vector."""
 
     @classmethod
     def fit(cls, A: ArrayLike) -> Scaler:
@@ -43,17 +61,22 @@ class Scaler:
             )
         return cls(mean=mean, std=std)
 
-    def transform(self, A: ArrayLike) -> Floats:
-        """Scale A (..., d) to (A − mean) / std."""
-        return (self._checked(A) - self.mean) / self.std
+    def transform(self, a: ArrayLike) -> Floats:
+        """Scale a (…, d). Raises InputError for another number of columns."""
+        return super().transform(self._checked(a))
 
-    def inverse(self, A: ArrayLike) -> Floats:
-        """Bring A (..., d) back to original units: A · std + mean."""
-        return self._checked(A) * self.std + self.mean
+    def inverse(self, a: ArrayLike) -> Floats:
+        """Bring a (…, d) back to original units. Raises InputError for another number of columns."""
+        return super().inverse(self._checked(a))
 
-    def _checked(self, A: ArrayLike) -> Floats:
-        A = np.asarray(A, dtype=np.float64)
+    def tensors(self, like: Tensor) -> Affine[Tensor]:
+        """The same map for tensors (…, n, d), in the dtype and on the device of `like`."""
+        mean, std = (torch.from_numpy(np.atleast_2d(v).copy()).to(like) for v in (self.mean, self.std))
+        return Affine(mean, std)
+
+    def _checked(self, a: ArrayLike) -> Floats:
+        a = np.asarray(a, dtype=np.float64)
         # A scaler of a vector fits any shape; one of d columns must not be broadcast to others.
-        if self.mean.ndim and (A.ndim == 0 or A.shape[-1] != len(self.mean)):
-            raise InputError(f"{len(self.mean)} columns expected, but the shape is {A.shape}")
-        return A
+        if self.mean.ndim and (a.ndim == 0 or a.shape[-1] != len(self.mean)):
+            raise InputError(f"{len(self.mean)} columns expected, but the shape is {a.shape}")
+        return a

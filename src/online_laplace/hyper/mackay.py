@@ -8,17 +8,19 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from online_laplace.curvature.structure import Precision
 from online_laplace.evidence import posterior_mode
+from online_laplace.likelihood.base import Likelihood
+from online_laplace.model.precision import Precision
+from online_laplace.model.prior import Hyper
 from online_laplace.model.tangent import TangentModel
-from online_laplace.types import Hyper
+from online_laplace.types import Count
 
 
 class Fit(NamedTuple):
-    """A mean μ (…, d_w) handed to the update, with the residuals y − h(μ) (…, n, k) it leaves."""
+    """A mean μ (…, d_w) handed to the update, with the misfit ‖z‖² by precision (…, b) that it leaves."""
 
     mu: Tensor
-    residual: Tensor
+    misfit: Tensor
 
 
 Mean = Callable[[TangentModel, Hyper, Precision], Fit]
@@ -26,48 +28,47 @@ Mean = Callable[[TangentModel, Hyper, Precision], Fit]
 
 def at_weights(tangent: TangentModel, hyper: Hyper, H: Precision) -> Fit:
     """Online Laplace (OL): μ = w, so the update climbs L_f."""
-    return Fit(tangent.w, tangent.residual)
+    return Fit(tangent.w, tangent.misfit)
 
 
 def at_mode(tangent: TangentModel, hyper: Hyper, H: Precision) -> Fit:
     """The online linear model (LM): μ = v*, so the update climbs L_h."""
     v_star = posterior_mode(tangent, hyper, H)
-    return Fit(v_star, tangent.residual_at(v_star))
+    return Fit(v_star, tangent.misfit_at(v_star))
 
 
 class Statistics(NamedTuple):
     """All that the update needs.
 
-    By prior group (…, g): ‖μ_g‖² and γ_g. By noise precision (…, b): ‖y − h(μ)‖², the γ its residuals spent,
-    and how many residuals it has.
+    By prior group (…, g): ‖μ_g‖² and γ_g. By noise precision (…, b): ‖z‖² at μ and the γ its residuals spent.
+    And what turns the latter into β: the number of rows and the likelihood.
     """
 
     norm: Tensor
     gamma: Tensor
     misfit: Tensor
     spent: Tensor
-    residuals: int
+    n: Count
+    likelihood: Likelihood
 
 
-def statistics(hyper: Hyper, H: Precision, fit: Fit) -> Statistics:
+def statistics(tangent: TangentModel, hyper: Hyper, H: Precision, fit: Fit) -> Statistics:
     """Gather them from a factorised curvature and a mean."""
-    n, k = fit.residual.shape[-2:]
     gamma = H.group_gamma()
-    misfit = fit.residual.square().sum(-2)
-    per_output = hyper.beta.shape[-1] > 1
     return Statistics(
         norm=hyper.prior.sum(fit.mu.square()),
         gamma=gamma,
-        misfit=misfit if per_output else misfit.sum(-1, keepdim=True),
-        spent=H.output_gamma() if per_output else gamma.sum(-1, keepdim=True),
-        residuals=n if per_output else n * k,
+        misfit=fit.misfit,
+        spent=H.scale_gamma() if tangent.scales > 1 else gamma.sum(-1, keepdim=True),
+        n=tangent.n,
+        likelihood=tangent.likelihood,
     )
 
 
 def mackay_update(hyper: Hyper, seen: Statistics) -> Hyper:
-    """α_g = γ_g / ‖μ_g‖² and β = (n − γ) / ‖y − h(μ)‖²; a pruned group keeps its α."""
+    """α_g = γ_g / ‖μ_g‖², and β as the likelihood has it, (n − γ) / ‖z‖²; a pruned group keeps its α."""
     alpha = torch.where(pruned(hyper, seen.gamma), hyper.alpha, seen.gamma / seen.norm)
-    return hyper.with_values(alpha, (seen.residuals - seen.spent) / seen.misfit)
+    return hyper.with_values(alpha, seen.likelihood.update(hyper.beta, seen.misfit, seen.spent, seen.n))
 
 
 def log_change(before: Hyper, after: Hyper) -> Tensor:

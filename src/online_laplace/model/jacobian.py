@@ -1,10 +1,14 @@
-"""Jacobians that fit in memory, and those that do not: J as a whole or block by block of its rows."""
+"""The Jacobian as an operator: products with it, its rows block by block, and the same in whitened outputs.
+
+Some fit in memory as a whole; of others a few rows are made at a time, whenever they are needed.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -17,33 +21,124 @@ from online_laplace.model.network import Network
 LARGEST_WHOLE = 2**29
 BLOCK = 2**24
 
+Block = tuple[slice, Tensor]
+
+
+class Jacobian(Protocol):
+    """J (…, n, k, d_w), the derivative of outputs by weights."""
+
+    @property
+    def shape(self) -> torch.Size:
+        """(…, n, k, d_w), whether or not it is in memory."""
+
+    @property
+    def whole(self) -> Tensor | None:
+        """All of it, where that is in memory."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Which rows, and J (…, rows, k, d_w) of them, until all rows have been."""
+
+    def jvp(self, v: Tensor) -> Tensor:
+        """J v: (…, d_w) → (…, n, k)."""
+
+    def vjp(self, u: Tensor) -> Tensor:
+        """Jᵀ u: (…, n, k) → (…, d_w)."""
+
+    def squares(self, scales: int) -> Tensor:
+        """The squares of J summed over rows, and over outputs unless each has a scale: (…, scales, d_w)."""
+
+    def whitened(self, root: Tensor | None) -> Jacobian:
+        """rootᵀ J for the roots (…, n, k, k) of a curvature in the outputs; None is the identity."""
+
 
 @dataclass(frozen=True)
-class RowBlocks:
-    """J (…, n, k, d_w) of a network at w on the rows of X, a few `rows` at a time."""
+class DenseJacobian:
+    """J as one tensor."""
+
+    whole: Tensor
+
+    @property
+    def shape(self) -> torch.Size:
+        """That of the tensor."""
+        return self.whole.shape
+
+    def blocks(self) -> Iterator[Block]:
+        """Cut from the whole."""
+        J = self.whole
+        for chosen in _slices(J.shape[-3], _rows_of_block(J.shape, J)):
+            yield chosen, J[..., chosen, :, :]
+
+    def jvp(self, v: Tensor) -> Tensor:
+        """One matrix-vector product a replica."""
+        product: Tensor = self.whole.flatten(-3, -2) @ v.unsqueeze(-1)
+        return product.squeeze(-1).unflatten(-1, self.shape[-3:-1])
+
+    def vjp(self, u: Tensor) -> Tensor:
+        """One matrix-vector product a replica."""
+        product: Tensor = u.flatten(-2).unsqueeze(-2) @ self.whole.flatten(-3, -2)
+        return product.squeeze(-2)
+
+    def squares(self, scales: int) -> Tensor:
+        """Block by block, so that the squares need not be in memory."""
+        return _sum_of_squares(self, scales)
+
+    def whitened(self, root: Tensor | None) -> Jacobian:
+        """A tensor of its own."""
+        return self if root is None else DenseJacobian(root.mT @ self.whole)
+
+
+@dataclass(frozen=True)
+class BlockJacobian:
+    """J of a network at w on the rows of X, a few `rows` at a time; whitened by `root` where there is one."""
 
     network: Network
     w: Tensor
     X: Tensor
     rows: int
+    root: Tensor | None = None
 
     @classmethod
-    def of(cls, network: Network, w: Tensor, X: Tensor) -> RowBlocks:
+    def of(cls, network: Network, w: Tensor, X: Tensor) -> BlockJacobian:
         """Blocks of the usual size."""
         return cls(network, w, X, _rows_of_block(_shape(network, w, X), w))
 
     @property
     def shape(self) -> torch.Size:
-        """The shape that J would have."""
+        """What it would be."""
         return _shape(self.network, self.w, self.X)
 
-    def __iter__(self) -> Iterator[tuple[slice, Tensor]]:
-        """Which rows, and their J."""
+    @property
+    def whole(self) -> None:
+        """It is never in memory as a whole."""
+        return None
+
+    def blocks(self) -> Iterator[Block]:
+        """Made anew, each for as long as it is used."""
         for chosen, _, J in self.linearised():
-            yield chosen, J
+            yield chosen, J if self.root is None else self.root[..., chosen, :, :].mT @ J
+
+    def jvp(self, v: Tensor) -> Tensor:
+        """Block by block."""
+        parts = ((chosen, DenseJacobian(J).jvp(v)) for chosen, J in self.blocks())
+        return _fill_rows(v.new_empty(self.shape[:-1]), parts)
+
+    def vjp(self, u: Tensor) -> Tensor:
+        """Summed over the blocks."""
+        total = u.new_zeros(*self.shape[:-3], self.shape[-1])
+        for chosen, J in self.blocks():
+            total += DenseJacobian(J).vjp(u[..., chosen, :])
+        return total
+
+    def squares(self, scales: int) -> Tensor:
+        """Summed over the blocks."""
+        return _sum_of_squares(self, scales)
+
+    def whitened(self, root: Tensor | None) -> Jacobian:
+        """Whitens each block as it is made."""
+        return BlockJacobian(self.network, self.w, self.X, self.rows, root)
 
     def linearised(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Which rows, their f and their J."""
+        """Which rows, their f and their J, not whitened."""
         for chosen in _slices(self.X.shape[-2], self.rows):
             yield chosen, *self.network.linearise(self.w, self.X[..., chosen, :])
 
@@ -55,18 +150,78 @@ class RowBlocks:
         )
         if self.w.requires_grad:  # autograd keeps all that is made on the way in any case
             return torch.cat([part for _, part in parts], dim=-2)
-        return fill_rows(self.w.new_empty(self.shape[:-1]), parts)
+        return _fill_rows(self.w.new_empty(self.shape[:-1]), parts)
 
-    def whole(self) -> tuple[Tensor, Tensor]:
+    def collected(self) -> tuple[Tensor, DenseJacobian]:
         """f (…, n, k) and all of J, without what the network would need to make it at once."""
         f, J = self.w.new_empty(self.shape[:-1]), self.w.new_empty(self.shape)
         for chosen, outputs, block in self.linearised():
             f[..., chosen, :] = outputs
             J[..., chosen, :, :] = block
-        return f, J
+        return f, DenseJacobian(J)
 
 
-def fill_rows(whole: Tensor, parts: Iterable[tuple[slice, Tensor]]) -> Tensor:
+@dataclass(frozen=True)
+class DiagonalJacobian:
+    """J = diag(s) with as many rows of one output as weights: s (…, d_w)."""
+
+    s: Tensor
+
+    @property
+    def shape(self) -> torch.Size:
+        """(…, d_w, 1, d_w)."""
+        return torch.Size((*self.s.shape, 1, self.s.shape[-1]))
+
+    @property
+    def whole(self) -> None:
+        """It is never written out."""
+        return None
+
+    def blocks(self) -> Iterator[Block]:
+        """All of it at once."""
+        yield slice(None), torch.diag_embed(self.s).unsqueeze(-2)
+
+    def jvp(self, v: Tensor) -> Tensor:
+        """Weight by weight."""
+        return (self.s * v).unsqueeze(-1)
+
+    def vjp(self, u: Tensor) -> Tensor:
+        """Row by row."""
+        return self.s * u.squeeze(-1)
+
+    def squares(self, scales: int) -> Tensor:
+        """s²."""
+        return self.s.square().unsqueeze(-2)
+
+    def whitened(self, root: Tensor | None) -> Jacobian:
+        """It is diagonal still."""
+        return self if root is None else DiagonalJacobian(root[..., 0, 0] * self.s)
+
+
+def forward_rows(network: Network, w: Tensor, X: Tensor) -> Tensor:
+    """f (…, n, k), at once where J would be small, else a few rows at a time."""
+    return network.forward(w, X) if _is_small(network, w, X) else BlockJacobian.of(network, w, X).outputs()
+
+
+def linearise_rows(network: Network, w: Tensor, X: Tensor) -> tuple[Tensor, Jacobian]:
+    """f (…, n, k) and J, whole if it is small or has fewer rows than weights."""
+    if _is_small(network, w, X):
+        f, whole = network.linearise(w, X)
+        return f, DenseJacobian(whole)
+    parts = BlockJacobian.of(network, w, X)
+    n, k, d = parts.shape[-3:]
+    return parts.collected() if n * k < d else (parts.outputs(), parts)
+
+
+def held_bytes(J_bytes: int, residuals: int, weights: int, device: torch.device) -> int:
+    """How much of a J of this size is in memory at a time."""
+    whole, block = _limits(device)
+    if J_bytes <= whole or residuals < weights:
+        return J_bytes
+    return max(block, J_bytes // residuals * _fewest(weights))
+
+
+def _fill_rows(whole: Tensor, parts: Iterable[Block]) -> Tensor:
     """`whole` (…, n, k) with its rows taken from the parts.
 
     Parts kept in a list would lie between the blocks they came from, and the allocator could not hand the
@@ -77,38 +232,14 @@ def fill_rows(whole: Tensor, parts: Iterable[tuple[slice, Tensor]]) -> Tensor:
     return whole
 
 
-Jacobian = Tensor | RowBlocks
-
-
-def blocks(J: Jacobian) -> Iterator[tuple[slice, Tensor]]:
-    """The blocks of J with the rows they stand for: cut from a whole J, or made anew."""
-    if not isinstance(J, Tensor):
-        yield from J
-        return
-    for chosen in _slices(J.shape[-3], _rows_of_block(J.shape, J)):
-        yield chosen, J[..., chosen, :, :]
-
-
-def forward_rows(network: Network, w: Tensor, X: Tensor) -> Tensor:
-    """f (…, n, k), at once where J would be small, else a few rows at a time."""
-    return network.forward(w, X) if _is_small(network, w, X) else RowBlocks.of(network, w, X).outputs()
-
-
-def linearise_rows(network: Network, w: Tensor, X: Tensor) -> tuple[Tensor, Jacobian]:
-    """f (…, n, k) and J, whole if it is small or has fewer rows than weights."""
-    if _is_small(network, w, X):
-        return network.linearise(w, X)
-    parts = RowBlocks.of(network, w, X)
-    n, k, d = parts.shape[-3:]
-    return parts.whole() if n * k < d else (parts.outputs(), parts)
-
-
-def held_bytes(J_bytes: int, residuals: int, weights: int, device: torch.device) -> int:
-    """How much of a J of this size is in memory at a time."""
-    whole, block = _limits(device)
-    if J_bytes <= whole or residuals < weights:
-        return J_bytes
-    return max(block, J_bytes // residuals * _fewest(weights))
+def _sum_of_squares(J: Jacobian, scales: int) -> Tensor:
+    total: Tensor | None = None
+    for _, block in J.blocks():
+        each = block.square().sum(-3)  # (…, k, d_w)
+        each = each if scales > 1 else each.sum(-2, keepdim=True)
+        total = each if total is None else total.add_(each)
+    assert total is not None
+    return total
 
 
 def _slices(n: int, rows: int) -> Iterator[slice]:

@@ -14,14 +14,16 @@ from online_laplace.model.network import TensorSlot, slots
 
 
 class ModuleNetwork:
-    """A torch module f: (n, d_x) → (n, k) whose rows do not interact (no batch normalisation).
+    """A torch module f: (n, d_x) → (n, k) whose rows do not interact.
 
-    The module itself is never changed; its parameters only give the shapes and, through `init`, a start.
+    The module itself is never changed; its parameters only give the shapes and, through `init`, a start. It
+    is taken in eval mode, in which a function has one value: dropout lets everything pass, and normalisation
+    uses the statistics that the module came with.
     """
 
     def __init__(self, module: nn.Module, d_out: int) -> None:
         """Wrap `module`, which maps (n, …) inputs to (n, d_out) outputs."""
-        self.module = copy.deepcopy(module).double().cpu()
+        self.module = copy.deepcopy(module).double().cpu().eval()
         self.d_out = d_out
 
     @property
@@ -49,10 +51,17 @@ class ModuleNetwork:
                     reset()
         return nn.utils.parameters_to_vector(module.parameters()).detach()
 
+    def _buffers(self, like: Tensor) -> dict[str, Tensor]:
+        """The module's buffers where the weights are, in their dtype if they are real numbers."""
+        return {
+            name: buffer.to(like) if buffer.is_floating_point() else buffer.to(like.device)
+            for name, buffer in self.module.named_buffers()
+        }
+
     def _rows(self, w: Tensor, X: Tensor) -> Tensor:
         """One replica's outputs: (d_w,) and (n, d_x) → (n, k)."""
-        parameters = {slot.name: slot.read(w) for slot in self.tensors}
-        outputs: Tensor = functional_call(self.module, parameters, (X,))
+        values = {slot.name: slot.read(w) for slot in self.tensors} | self._buffers(w)
+        outputs: Tensor = functional_call(self.module, values, (X,))
         return outputs
 
     def _row_jacobian(self, w: Tensor, X: Tensor) -> Tensor:

@@ -10,6 +10,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+# Marks the fields of a value that follow from its other fields, or from settings that do not change in a run:
+# a checkpoint does not hold them.
+DERIVED = {"derived": True}
+
 
 @dataclass(frozen=True)
 class TensorSlot:

@@ -1,1 +1,1 @@
-"""The Gaussian over weights, what it predicts, and how good that is."""
+"""The Gaussian over weights and what it predicts."""

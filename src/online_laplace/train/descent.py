@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from online_laplace.model.network import Network
-from online_laplace.model.tangent import nn_loss
+from online_laplace.model.model import Model
+from online_laplace.model.prior import Hyper
 from online_laplace.train.adam import Adam, AdamState
-from online_laplace.train.loop import State, keep
+from online_laplace.train.loop import State, where_running
 from online_laplace.train.outcome import Ending
-from online_laplace.types import Hyper, Problem
+from online_laplace.types import Rows
 
 
 @dataclass(frozen=True)
@@ -24,28 +24,27 @@ class DescentState(State):
 
 @dataclass(frozen=True)
 class Descent:
-    """Full-batch Adam on ℓ_f at fixed (α, β); no curvature.
+    """Adam on ℓ_f at fixed (α, β); no curvature.
 
     A replica is at a mode, and stops, once ‖∇ℓ_f‖ relative to its two terms is below `mode_tolerance`.
     """
 
-    network: Network
-    problem: Problem
+    model: Model
     optimiser: Adam = Adam()
     mode_tolerance: float = 0.0
 
     @property
     def recordable(self) -> bool:
         """As far as the network is."""
-        return self.network.recordable
+        return self.model.network.recordable
 
-    def init(self, w: Tensor, hyper: Hyper) -> DescentState:
+    def init(self, w: Tensor, hyper: Hyper, rows: Rows) -> DescentState:
         """The first weights w (…, d_w), no moments."""
         return DescentState(w, hyper, Ending.none(w), 0, self.optimiser.init(w))
 
-    def step(self, state: DescentState) -> DescentState:
+    def step(self, state: DescentState, rows: Rows) -> DescentState:
         """One Adam step for the replicas that are running."""
-        gradient = self._gradient(state)
+        gradient = self._gradient(state, rows)
         step = state.step + 1
         ending = state.ending
         if self.mode_tolerance > 0:
@@ -56,14 +55,14 @@ class Descent:
         ending = ending.weights_lost(w, step)
         running = ending.running
         return DescentState(
-            keep(running, w, state.w), state.hyper, ending, step, adam.where(running, state.adam)
+            where_running(running, w, state.w), state.hyper, ending, step, adam.where(running, state.adam)
         )
 
-    def _gradient(self, state: State) -> Tensor:
+    def _gradient(self, state: State, rows: Rows) -> Tensor:
         """∇ℓ_f(w) by reverse mode; replicas do not interact, so one sum serves all of them."""
         with torch.enable_grad():
             leaf = state.w.detach().requires_grad_()
-            loss = nn_loss(self.network, leaf, self.problem, state.hyper).sum()
+            loss = self.model.nn_loss(leaf, rows, state.hyper).sum()
             return torch.autograd.grad(loss, leaf)[0]
 
 
@@ -81,31 +80,31 @@ class ValidatedDescent:
     """Descent that remembers the weights of lowest RMSE on validation rows."""
 
     descent: Descent
-    validation: Problem
+    validation: Rows
 
     @property
     def recordable(self) -> bool:
         """As far as the descent is."""
         return self.descent.recordable
 
-    def init(self, w: Tensor, hyper: Hyper) -> ValidatedState:
+    def init(self, w: Tensor, hyper: Hyper, rows: Rows) -> ValidatedState:
         """Score the first weights."""
-        state = self.descent.init(w, hyper)
+        state = self.descent.init(w, hyper, rows)
         never = torch.zeros_like(state.ending.step)
         return ValidatedState(**vars(state), best_w=w, best_rmse=self._rmse(w), best_step=never)
 
-    def step(self, state: ValidatedState) -> ValidatedState:
+    def step(self, state: ValidatedState, rows: Rows) -> ValidatedState:
         """Descend, then keep the weights if they score better than any before."""
-        new = self.descent.step(state)
+        new = self.descent.step(state, rows)
         score = self._rmse(new.w)
         better = score < state.best_rmse
         return ValidatedState(
             **vars(new),
-            best_w=keep(better, new.w, state.best_w),
+            best_w=where_running(better, new.w, state.best_w),
             best_rmse=torch.where(better, score, state.best_rmse),
             best_step=torch.where(better, new.step, state.best_step),
         )
 
     def _rmse(self, w: Tensor) -> Tensor:
-        error = self.validation.y - self.descent.network.forward(w, self.validation.X)
+        error = self.validation.y - self.descent.model.network.forward(w, self.validation.X)
         return error.square().mean((-2, -1)).sqrt()

@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 
 from online_laplace.errors import InputError
-from online_laplace.train.checkpoint import Keeper, resume
-from online_laplace.train.history import History, Info
+from online_laplace.model.prior import Hyper
+from online_laplace.train.checkpoint import Arrays, Checkpoint, resume
+from online_laplace.train.history import History
+from online_laplace.train.observe import Info
 from online_laplace.train.outcome import Ending, Outcome
-from online_laplace.train.replay import looker, walker
-from online_laplace.types import Hyper
+from online_laplace.train.replay import observer, stepper
+from online_laplace.types import Rows
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,11 @@ class State:
     ending: Ending
     step: int
 
-    def remember(self) -> Self:
-        """The same state with a look along its trajectory kept, if its procedure keeps any."""
+    def take_snapshot(self) -> Self:
+        """The same state with a snapshot of its weights added, if its procedure has any use for one."""
         return self
 
-    def settle(self, converged: Tensor) -> Self:
+    def stop(self, converged: Tensor) -> Self:
         """The same state with the replicas of `converged` (…) at their end."""
         return replace(self, ending=self.ending.converged(converged, self.step))
 
@@ -39,14 +41,9 @@ class State:
         return self.ending.outcomes(self.step, self.w.dtype)
 
 
-def keep(running: Tensor, new: Tensor, old: Tensor) -> Tensor:
-    """`new` for running replicas, `old` for those that have ended: (…, anything)."""
+def where_running(running: Tensor, new: Tensor, old: Tensor) -> Tensor:
+    """`new` for running replicas (…), `old` for those that have ended: (…, anything)."""
     return torch.where(running.unsqueeze(-1), new, old)
-
-
-def keep_hyper(running: Tensor, new: Hyper, old: Hyper) -> Hyper:
-    """The same for hyperparameters."""
-    return old.with_values(keep(running, new.alpha, old.alpha), keep(running, new.beta, old.beta))
 
 
 S = TypeVar("S", bound=State)
@@ -59,26 +56,26 @@ class Procedure(Protocol[S]):
     def recordable(self) -> bool:
         """Whether a step is the same sequence of tensor operations whatever the numbers are."""
 
-    def init(self, w: Tensor, hyper: Hyper) -> S:
+    def init(self, w: Tensor, hyper: Hyper, rows: Rows) -> S:
         """The state before the first step."""
 
-    def step(self, state: S) -> S:
-        """The state after one more."""
+    def step(self, state: S, rows: Rows) -> S:
+        """The state after one more, on these rows; a full batch is the same rows every time."""
 
 
 @dataclass(frozen=True)
-class Watch:
-    """How a run is looked at: `look` at the start, every `every` steps and at the end.
+class Monitor:
+    """How a run is observed: at the start, every `every` steps and at the end.
 
-    Replicas whose look is below `tolerance` in every number of the certificate have converged and stop.
-    `tick` hears the step count at the same moments, and `keeper` what it takes to go on from there.
+    Replicas whose certificate is below `tolerance` in every number have converged and stop. `on_step` is
+    called with the step count at the same moments, and `checkpoint` with what it takes to go on from there.
     """
 
-    look: Callable[[State], Info] | None = None
+    observe: Callable[[State], Info] | None = None
     every: int = 100
     tolerance: float = 0.0
-    tick: Callable[[int], None] | None = None
-    keeper: Keeper | None = None
+    on_step: Callable[[int], None] | None = None
+    checkpoint: Checkpoint | None = None
 
     def __post_init__(self) -> None:
         """Check the cadence at the door."""
@@ -87,37 +84,46 @@ class Watch:
 
 
 def run(
-    procedure: Procedure[S], state: S, steps: int, watch: Watch, look_back: int | None = None
+    procedure: Procedure[S],
+    state: S,
+    rows: Rows,
+    steps: int,
+    monitor: Monitor,
+    *,
+    snapshot_every: int | None = None,
+    earlier: Arrays | None = None,
 ) -> tuple[S, History]:
-    """Take steps until `steps` are done or no replica is running; return the end and what was seen.
+    """Take steps until `steps` are done or no replica is running; return the end and what was observed.
 
-    Every `look_back` steps the state is told to remember where it is.
-    `state` is the start. Where the keeper has an earlier attempt, the run goes on from that attempt's last
-    look, and ends as if it had never stopped.
+    `state` is the start. Where there is an `earlier` attempt, or the checkpoint holds one, the run goes on
+    from there and ends as if it had never stopped.
     """
     if steps < 1:
         raise InputError(f"training needs at least one step, not {steps}")
     history = History()
-    kept = watch.keeper.load() if watch.keeper is not None else None
-    if kept is not None:
-        state, history = resume(procedure, state, kept)
-    walk = walker(procedure, state)
-    look = None if watch.look is None else looker(procedure, state, watch.look)
+    if earlier is None and monitor.checkpoint is not None:
+        earlier = monitor.checkpoint.load()
+    if earlier is not None:
+        state, history = resume(procedure, state, rows, earlier)
+    take_steps = stepper(procedure, state, rows)
+    observe = None if monitor.observe is None else observer(procedure, state, monitor.observe)
     while True:
-        if look is not None and history.steps[-1:] != [state.step]:
-            info = look(state)
+        if observe is not None and history.steps[-1:] != [state.step]:
+            info = observe(state)
             history.append(state.step, info)
-            if watch.tolerance > 0:
-                state = state.settle(info.certificate.below(watch.tolerance))
-        if watch.keeper is not None:
-            watch.keeper.save(state, history)
-        if watch.tick is not None:
-            watch.tick(state.step)
+            if monitor.tolerance > 0:
+                state = state.stop(info.certificate.below(monitor.tolerance))
+        if monitor.checkpoint is not None:
+            monitor.checkpoint.save(state, history)
+        if monitor.on_step is not None:
+            monitor.on_step(state.step)
         if state.step >= steps or not state.ending.running.any():
             return state, history
-        next_look = min(state.step + watch.every, steps)
-        while state.step < next_look:
-            memorable = next_look if look_back is None else (state.step // look_back + 1) * look_back
-            state = walk(state, min(next_look, memorable) - state.step)
-            if look_back is not None and state.step == memorable:
-                state = state.remember()
+        next_observation = min(state.step + monitor.every, steps)
+        while state.step < next_observation:
+            target = next_observation
+            if snapshot_every is not None:
+                target = min(target, (state.step // snapshot_every + 1) * snapshot_every)
+            state = take_steps(state, target - state.step)
+            if snapshot_every is not None and state.step % snapshot_every == 0:
+                state = state.take_snapshot()

@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from online_laplace.curvature import precision
 from online_laplace.evidence import laplace_evidence
 from online_laplace.hyper.mackay import Mean, at_mode, at_weights, mackay_update, statistics
-from online_laplace.model.network import Network, without_autograd
-from online_laplace.model.tangent import linearise
+from online_laplace.model.model import Model
+from online_laplace.model.network import without_autograd
+from online_laplace.model.prior import Hyper
 from online_laplace.train.adam import Adam, AdamState
-from online_laplace.train.loop import keep, keep_hyper
+from online_laplace.train.loop import where_running
 from online_laplace.train.trajectory import OnlineState
 from online_laplace.train.tree import REBUILT
-from online_laplace.types import Hyper, Problem
+from online_laplace.types import Rows
 
 MEANS: dict[str, Mean] = {"ol": at_weights, "lm": at_mode}
 
@@ -33,49 +33,47 @@ class AdamOnlineState(OnlineState):
 
 @dataclass(frozen=True)
 class Online:
-    """OL (`mean=at_weights`) or LM (`mean=at_mode`) with full-batch Adam."""
+    """OL (`mean=at_weights`) or LM (`mean=at_mode`) with Adam."""
 
-    network: Network
-    problem: Problem
+    model: Model
     mean: Mean
     optimiser: Adam = Adam()
-    form: str = "auto"
 
     @property
     def recordable(self) -> bool:
         """As far as the network is."""
-        return self.network.recordable
+        return self.model.network.recordable
 
-    def init(self, w: Tensor, hyper: Hyper) -> AdamOnlineState:
+    def init(self, w: Tensor, hyper: Hyper, rows: Rows) -> AdamOnlineState:
         """Linearise at the first weights w (…, d_w)."""
         start = OnlineState.start(w, hyper)
-        gradient = linearise(self.network, w, self.problem).gradient(hyper)
+        gradient = self.model.linearise(w, rows).gradient(hyper)
         return AdamOnlineState(**vars(start), adam=self.optimiser.init(w), gradient=gradient)
 
-    def step(self, state: AdamOnlineState) -> AdamOnlineState:
+    def step(self, state: AdamOnlineState, rows: Rows) -> AdamOnlineState:
         """Adam on ℓ_f, linearise, factorise, update: the order of the paper."""
-        with without_autograd(self.network):
-            return self._step(state)
+        with without_autograd(self.model.network):
+            return self._step(state, rows)
 
-    def _step(self, state: AdamOnlineState) -> AdamOnlineState:
+    def _step(self, state: AdamOnlineState, rows: Rows) -> AdamOnlineState:
         w, adam = self.optimiser.step(state.w, state.gradient, state.adam)
-        tangent = linearise(self.network, w, self.problem)
-        H = precision(tangent.J, state.hyper, self.form)
+        tangent = self.model.linearise(w, rows)
+        H = self.model.precision(tangent, state.hyper)
         fit = self.mean(tangent, state.hyper, H)
-        hyper = mackay_update(state.hyper, statistics(state.hyper, H, fit))
+        hyper = mackay_update(state.hyper, statistics(tangent, state.hyper, H, fit))
 
         step = state.step + 1
-        ending = state.ending.check(step, w, hyper.alpha, hyper.beta, H.failed)
+        ending = state.ending.check(step, w, hyper, misfit=tangent.misfit, failed=H.failed)
         running = ending.running
         best = state.best.update(running, step, w, state.hyper, laplace_evidence(tangent, state.hyper, H))
-        w, hyper = keep(running, w, state.w), keep_hyper(running, hyper, state.hyper)
+        w, hyper = where_running(running, w, state.w), hyper.where(running, state.hyper)
         return AdamOnlineState(
             w=w,
             hyper=hyper,
             ending=ending,
             step=step,
             best=best,
-            trail=state.trail,
+            snapshots=state.snapshots,
             adam=adam.where(running, state.adam),
             gradient=tangent.gradient(hyper),
         )

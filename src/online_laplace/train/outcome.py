@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from online_laplace.model.prior import Hyper
 from online_laplace.types import Count
 
 CONVERGED = "converged"
@@ -27,7 +28,7 @@ SEVERITY = (CONVERGED, STEP_LIMIT, NOT_POSITIVE_DEFINITE, DIVERGED)
 _CONVERGED_CODE = 1
 _CURVATURE_CODE = 2
 _WEIGHTS_CODE = 3
-_QUANTITIES = {_WEIGHTS_CODE: "the weights", 4: "alpha", 5: "beta"}
+_QUANTITIES = {_WEIGHTS_CODE: "the weights", 4: "alpha", 5: "beta", 6: "the likelihood of the targets"}
 
 
 @dataclass(frozen=True)
@@ -86,13 +87,20 @@ class Ending(NamedTuple):
         self,
         step: Count,
         w: Tensor,
-        alpha: Tensor,
-        beta: Tensor,
+        hyper: Hyper,
+        *,
+        misfit: Tensor | None = None,
         failed: Tensor | None = None,
     ) -> Ending:
-        """End the replicas whose numbers are no longer usable, naming the first that was not."""
-        code = torch.where(resolvable(beta).all(-1), 0, 5)
-        code = torch.where(resolvable(alpha).all(-1), code, 4)
+        """End the replicas whose numbers are no longer usable, naming the first that was not.
+
+        `misfit` (…, b) is ‖z‖², which overflows where a target has no probability left; `failed` (…) marks
+        those whose H had no factor.
+        """
+        code = torch.where(resolvable(hyper.beta).all(-1), 0, 5)
+        if misfit is not None:
+            code = torch.where(_finite(misfit), code, 6)
+        code = torch.where(resolvable(hyper.alpha).all(-1), code, 4)
         if failed is not None:
             code = torch.where(failed, _CURVATURE_CODE, code)
         code = torch.where(_finite(w), code, _WEIGHTS_CODE)

@@ -1,7 +1,7 @@
 """How steps are taken: one by one, or, on a CUDA device, as a recorded graph that is played again.
 
 A step is some hundred small kernels, and to start one from Python takes longer than it runs. A graph of them
-is recorded once and starts as a whole. A look at a run is recorded, too.
+is recorded once and starts as a whole. An observation of a run is recorded, too.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import torch
 from online_laplace.train.tree import fill, leaves
 
 if TYPE_CHECKING:
-    from online_laplace.train.history import Info
     from online_laplace.train.loop import Procedure, State
+    from online_laplace.train.observe import Info
+    from online_laplace.types import Rows
 
     S = TypeVar("S", bound=State)
 
@@ -28,25 +29,25 @@ UNROLLED = 8
 _RECORDING = threading.Lock()
 
 
-def walker(procedure: Procedure[S], state: S) -> Callable[[S, int], S]:
+def stepper(procedure: Procedure[S], state: S, rows: Rows) -> Callable[[S, int], S]:
     """What takes a state some steps further, the fastest way that its procedure and device allow."""
     if _recordable(procedure, state):
-        return Replay(procedure, state)
+        return Replay(procedure, state, rows)
 
-    def walk(state: S, steps: int) -> S:
+    def take_steps(state: S, steps: int) -> S:
         for _ in range(steps):
-            state = procedure.step(state)
+            state = procedure.step(state, rows)
         # Copies can be used in any way, which tensors made without autograd cannot.
         copies = {name: leaf.clone() for name, leaf in leaves(state, rebuilt=True).items()}
         reached: S = fill(state, copies, rebuilt=True)
         return reached
 
-    return walk
+    return take_steps
 
 
-def looker(procedure: Procedure[S], state: S, look: Callable[[State], Info]) -> Callable[[S], Info]:
-    """What looks at a state, in the same way."""
-    return RecordedLook(look, state) if _recordable(procedure, state) else look
+def observer(procedure: Procedure[S], state: S, observe: Callable[[State], Info]) -> Callable[[S], Info]:
+    """What observes a state, in the same way."""
+    return RecordedObservation(observe, state) if _recordable(procedure, state) else observe
 
 
 def _recordable(procedure: Procedure[S], state: S) -> bool:
@@ -78,18 +79,18 @@ class _Buffers:
 class Replay:
     """Steps of a procedure, recorded as CUDA graphs."""
 
-    def __init__(self, procedure: Procedure[S], state: S) -> None:
+    def __init__(self, procedure: Procedure[S], state: S, rows: Rows) -> None:
         """Record on copies of the state's tensors; `state` itself is left alone."""
         self._buffers = _Buffers(state)
 
         def advance(steps: int) -> None:
             state = self._buffers.state
             for _ in range(steps):
-                state = procedure.step(state)
+                state = procedure.step(state, rows)
             self._buffers.load(state)
 
         with _RECORDING:
-            procedure.step(self._buffers.state)  # libraries set themselves up, which cannot be recorded
+            procedure.step(self._buffers.state, rows)  # libraries set themselves up, which cannot be recorded
             self._graphs = [(steps, _record(partial(advance, steps))[0]) for steps in (UNROLLED, 1)]
 
     def __call__(self, state: S, steps: int) -> S:
@@ -102,18 +103,18 @@ class Replay:
         return self._buffers.read(state)
 
 
-class RecordedLook:
-    """A look at a state, recorded as a CUDA graph."""
+class RecordedObservation:
+    """An observation of a state, recorded as a CUDA graph."""
 
-    def __init__(self, look: Callable[[Any], Info], state: State) -> None:
+    def __init__(self, observe: Callable[[Any], Info], state: State) -> None:
         """Record it on copies of the state's tensors."""
         self._buffers = _Buffers(state)
         with _RECORDING:
-            look(self._buffers.state)
-            self._graph, self._seen = _record(lambda: look(self._buffers.state))
+            observe(self._buffers.state)
+            self._graph, self._seen = _record(lambda: observe(self._buffers.state))
 
     def __call__(self, state: State) -> Info:
-        """What there is to see of the state."""
+        """What there is to observe of the state."""
         self._buffers.load(state)
         self._graph.replay()
         info: Info = fill(self._seen, {name: leaf.clone() for name, leaf in leaves(self._seen).items()})

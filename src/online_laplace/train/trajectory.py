@@ -1,4 +1,4 @@
-"""What a run keeps of its trajectory: its end, the weights of highest evidence, or looks along the way."""
+"""Snapshots of a trajectory: its end, the weights of highest evidence, and some along the way."""
 
 from __future__ import annotations
 
@@ -8,14 +8,51 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from online_laplace.model.prior import Hyper
 from online_laplace.train.loop import State
 from online_laplace.train.outcome import Ending
-from online_laplace.types import Components, Count, Hyper
+from online_laplace.types import Count
 
+# Which snapshots can predict: the last, that of highest evidence, or an average over several.
 KEEP = ("last", "evidence", "average")
 
-# How many looks an average is taken over.
-TRAIL_LENGTH = 10
+# How many snapshots an average is taken over.
+AVERAGED = 10
+
+
+class Snapshots(NamedTuple):
+    """Networks at c moments, each with its own precisions: w (…, c, d_w), α (…, c, g), β (…, c, b)."""
+
+    w: Tensor
+    alpha: Tensor
+    beta: Tensor
+
+    @classmethod
+    def single(cls, w: Tensor, hyper: Hyper) -> Snapshots:
+        """One."""
+        return cls(w.unsqueeze(-2), hyper.alpha.unsqueeze(-2), hyper.beta.unsqueeze(-2))
+
+    @classmethod
+    def repeat(cls, count: int, w: Tensor, hyper: Hyper) -> Snapshots:
+        """The same one `count` times."""
+        one = cls.single(w, hyper)
+        return cls(*(values.expand(*values.shape[:-2], count, values.shape[-1]) for values in one))
+
+    def push(self, w: Tensor, hyper: Hyper) -> Snapshots:
+        """Drop the first, add a last."""
+        new = Snapshots.single(w, hyper)
+        pairs = zip(self, new, strict=True)
+        return Snapshots(*(torch.cat([old[..., 1:, :], last], dim=-2) for old, last in pairs))
+
+    def at(self, c: int, like: Hyper) -> tuple[Tensor, Hyper]:
+        """The weights (…, d_w) and the hyperparameters of one of them, with the prior of `like`."""
+        w, alpha, beta = (values[..., c, :] for values in self)
+        return w, like.with_values(alpha, beta)
+
+    def where(self, mask: Tensor, other: Snapshots) -> Snapshots:
+        """These for the replicas and snapshots of `mask` (…, c), those of `other` elsewhere."""
+        pairs = zip(self, other, strict=True)
+        return Snapshots(*(torch.where(mask.unsqueeze(-1), mine, theirs) for mine, theirs in pairs))
 
 
 class Best(NamedTuple):
@@ -48,30 +85,26 @@ class Best(NamedTuple):
 
 @dataclass(frozen=True)
 class OnlineState(State):
-    """A state of online training: it remembers what may be kept of the trajectory in the end.
-
-    `trail` holds the latest looks back, oldest first.
-    """
+    """A state of online training, with the snapshots that may predict in the end, oldest first."""
 
     best: Best
-    trail: Components
+    snapshots: Snapshots
 
     @classmethod
     def start(cls, w: Tensor, hyper: Hyper) -> OnlineState:
         """Every replica of w (…, d_w) before its first step."""
-        return OnlineState(
-            w, hyper, Ending.none(w), 0, Best.none(w, hyper), Components.repeat(TRAIL_LENGTH, w, hyper)
-        )
+        snapshots = Snapshots.repeat(AVERAGED, w, hyper)
+        return OnlineState(w, hyper, Ending.none(w), 0, Best.none(w, hyper), snapshots)
 
-    def remember(self) -> OnlineState:
-        """The state with one more look on its trail."""
-        return replace(self, trail=self.trail.push(self.w, self.hyper))
+    def take_snapshot(self) -> OnlineState:
+        """The state with its weights as the latest snapshot."""
+        return replace(self, snapshots=self.snapshots.push(self.w, self.hyper))
 
-    def kept(self, what: str) -> Components:
-        """The components that `what` keeps: one, or those of the trail."""
-        if what == "average":
-            return self.trail
-        if what == "evidence":
+    def predicting(self, choice: str) -> Snapshots:
+        """The snapshots that a choice of `KEEP` predicts with: one, or several along the way."""
+        if choice == "average":
+            return self.snapshots
+        if choice == "evidence":
             best = self.best
-            return Components.only(best.w, self.hyper.with_values(best.alpha, best.beta))
-        return Components.only(self.w, self.hyper)
+            return Snapshots.single(best.w, self.hyper.with_values(best.alpha, best.beta))
+        return Snapshots.single(self.w, self.hyper)

@@ -9,13 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from online_laplace.curvature import DualGGN, PrimalGGN, SpectralGGN
-from online_laplace.hyper.prior import Prior
-from online_laplace.model.tangent import TangentModel
-
-# What follows from the weights and the settings is not kept: `init` makes it anew. These types do, and so do
-# the fields of a state that are marked with the metadata.
-_FOLLOWING = (TangentModel, PrimalGGN, DualGGN, SpectralGGN, Prior)
+# Fields with the metadata DERIVED (model/network.py) are never among the leaves. Those marked with this
+# follow from weights and settings too, so that a checkpoint leaves them out, but a recorded step needs them.
 REBUILT = {"rebuilt": True}
 
 
@@ -27,7 +22,7 @@ def leaves(value: object, *, rebuilt: bool = False) -> dict[str, Tensor]:
             found[name] = part
         elif isinstance(part, int):
             found[name] = torch.tensor(part)
-        elif not isinstance(part, _FOLLOWING):
+        else:
             found |= {f"{name}.{inner}": leaf for inner, leaf in leaves(part, rebuilt=rebuilt).items()}
     return found
 
@@ -46,7 +41,7 @@ def fill(
             changed[name] = arrays[name].to(part)
         elif isinstance(part, int):
             changed[name] = count(arrays[name])
-        elif _parts(part, rebuilt) and not isinstance(part, _FOLLOWING):
+        elif _parts(part, rebuilt):
             changed[name] = fill(part, below(arrays, f"{name}."), count=count, rebuilt=rebuilt)
     return template._replace(**changed) if hasattr(template, "_replace") else replace(template, **changed)
 
@@ -60,7 +55,7 @@ def _parts(value: object, rebuilt: bool) -> dict[str, Any]:
     """The named parts of a NamedTuple or a dataclass; empty for anything else."""
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return dict(value._asdict())
-    if is_dataclass(value):
-        named = [field.name for field in fields(value) if rebuilt or not field.metadata.get("rebuilt")]
-        return {name: getattr(value, name) for name in named}
-    return {}
+    if not is_dataclass(value):
+        return {}
+    left_out = {"derived"} if rebuilt else {"derived", "rebuilt"}
+    return {f.name: getattr(value, f.name) for f in fields(value) if left_out.isdisjoint(f.metadata)}

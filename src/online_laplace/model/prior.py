@@ -1,16 +1,15 @@
-"""Which weights share a prior precision: one group, one per tensor, one per input (ARD), or any grouping."""
+"""The prior over the weights, and the hyperparameters: which weights share a precision, and what it is."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from online_laplace.errors import InputError, known_name
-from online_laplace.model.network import Network
-from online_laplace.types import Hyper
+from online_laplace.model.network import DERIVED, Network
 
 STRUCTURES = ("scalar", "layerwise", "ard")
 
@@ -31,6 +30,11 @@ class Prior:
         """The number of groups."""
         return len(self.names)
 
+    @property
+    def weights(self) -> int:
+        """The number of weights that it governs."""
+        return self.membership.shape[0]
+
     def to(self, device: torch.device) -> Prior:
         """The same prior with its tensors on another device."""
         return replace(self, sizes=self.sizes.to(device), membership=self.membership.to(device))
@@ -46,6 +50,51 @@ class Prior:
     def sum(self, values: Tensor) -> Tensor:
         """One value per weight (…, d_w) → the sum over each group (…, g)."""
         return values.sum(-1, keepdim=True) if len(self) == 1 else values @ self.membership
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """The hyperparameters M: prior precisions α (…, g), noise precisions β (…, 1) or (…, k).
+
+    `prior` says which weights each α governs. All values are precisions. A likelihood that learns no β has
+    one that stays at 1.
+    """
+
+    alpha: Tensor
+    beta: Tensor
+    prior: Prior = field(metadata=DERIVED)
+
+    @property
+    def weight_precision(self) -> Tensor:
+        """The diagonal of A, one precision per weight: (…, d_w), or (…, 1) where all are equal."""
+        return self.prior.expand(self.alpha)
+
+    @property
+    def scalar(self) -> bool:
+        """Whether both precisions are single numbers, so that one decomposition serves all their values."""
+        return self.alpha.shape[-1] == 1 and self.beta.shape[-1] == 1
+
+    def to(self, device: torch.device) -> Hyper:
+        """The same hyperparameters on another device."""
+        return Hyper(self.alpha.to(device), self.beta.to(device), self.prior.to(device))
+
+    def with_values(self, alpha: Tensor, beta: Tensor) -> Hyper:
+        """The same structure with other values."""
+        return replace(self, alpha=alpha, beta=beta)
+
+    def where(self, mask: Tensor, other: Hyper) -> Hyper:
+        """These values for the replicas of `mask` (…), those of `other` elsewhere."""
+        chosen = mask.unsqueeze(-1)
+        alpha = torch.where(chosen, self.alpha, other.alpha)
+        return self.with_values(alpha, torch.where(chosen, self.beta, other.beta))
+
+
+def network_prior(network: Network, structure: str | Sequence[str], like: Tensor) -> Prior:
+    """The prior of a named structure, or of a label per weight, in the dtype and on the device of `like`."""
+    labels = weight_labels(network, structure) if isinstance(structure, str) else list(structure)
+    if len(labels) != network.d_w:
+        raise InputError(f"the grouping has {len(labels)} labels for {network.d_w} weights")
+    return group_prior(labels, like)
 
 
 def group_prior(labels: Sequence[str], like: Tensor) -> Prior:
@@ -83,25 +132,14 @@ def weight_labels(network: Network, structure: str) -> list[str]:
 
 
 def initial_hyper(
-    network: Network,
-    w: Tensor,
-    *,
-    prior: str | Sequence[str] = "scalar",
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    beta_per_output: bool = False,
+    prior: Prior, w: Tensor, *, alpha: float = 1.0, beta: float = 1.0, scales: int = 1
 ) -> Hyper:
     """Hyperparameters to start from, shaped to the replicas of `w` (…, d_w).
 
-    `prior` is a structure's name or a label per weight. Raises InputError for a non-positive precision.
+    Raises InputError for a non-positive precision.
     """
     for name, value in (("alpha", alpha), ("beta", beta)):
         if not (0 < value < float("inf")):
             raise InputError(f"initial {name} must be a positive, finite precision, not {value}")
-    labels = weight_labels(network, prior) if isinstance(prior, str) else list(prior)
-    if len(labels) != network.d_w:
-        raise InputError(f"the grouping has {len(labels)} labels for {network.d_w} weights")
-    groups = group_prior(labels, w)
     replicas = w.shape[:-1]
-    outputs = network.d_out if beta_per_output else 1
-    return Hyper(w.new_full((*replicas, len(groups)), alpha), w.new_full((*replicas, outputs), beta), groups)
+    return Hyper(w.new_full((*replicas, len(prior)), alpha), w.new_full((*replicas, scales), beta), prior)

@@ -1,4 +1,4 @@
-"""Mixtures of Gaussian predictives: an ensemble's members, or looks along one trajectory."""
+"""Mixtures of Gaussian predictives: an ensemble's members, or snapshots of one trajectory."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from typing import Concatenate, ParamSpec
 import torch
 from torch import Tensor
 
+from online_laplace.data.scaling import Affine
 from online_laplace.errors import InputError
-from online_laplace.hyper.prior import Prior
-from online_laplace.model.network import Network
-from online_laplace.posterior.predictive import Posterior, Predictive, Units, standard_crps
-from online_laplace.types import Components, Hyper, Problem
+from online_laplace.predictive.gaussian import GaussianPredictive, standard_crps
+from online_laplace.predictive.metrics import Scores, score
 
 # How many numbers of all components together a method works on at a time.
 PIECE = 2**20
@@ -50,17 +49,17 @@ class Mixture:
     (…, c) sum to one.
     """
 
-    components: Predictive
+    components: GaussianPredictive
     weights: Tensor
 
     @classmethod
-    def equal(cls, components: Predictive) -> Mixture:
+    def equal(cls, components: GaussianPredictive) -> Mixture:
         """Every component counts the same."""
         like = components.mean[..., 0, 0]
         return cls(components, torch.full_like(like, 1 / like.shape[-1]))
 
     @classmethod
-    def by_evidence(cls, components: Predictive, log_evidence: Tensor) -> Mixture:
+    def by_evidence(cls, components: GaussianPredictive, log_evidence: Tensor) -> Mixture:
         """Each component counts as its evidence exp(L_c) does: `log_evidence` (…, c)."""
         if log_evidence.shape != components.mean.shape[:-2]:
             raise InputError(
@@ -172,9 +171,13 @@ class Mixture:
             among = among + self.weights[..., c, None, None] * pair
         return to_y - 0.5 * among
 
-    def to_units(self, units: Units) -> Mixture:
+    def score(self, y: Tensor) -> Scores:
+        """All scores at targets y (…, m, k)."""
+        return score(self, y)
+
+    def to_units(self, units: Affine[Tensor]) -> Mixture:
         """The same mixture in the user's units (…, 1, k)."""
-        per_component = Units(units.mean.unsqueeze(-3), units.std.unsqueeze(-3))
+        per_component = Affine(units.mean.unsqueeze(-3), units.std.unsqueeze(-3))
         return Mixture(self.components.to_units(per_component), self.weights)
 
 
@@ -182,26 +185,3 @@ def _expected_distance(mean: Tensor, variance: Tensor) -> Tensor:
     """E|Z| for Z ~ N(mean, variance): the Gaussian CRPS at zero, and what it subtracts."""
     std = variance.sqrt()
     return std * (standard_crps(mean / std) + 1 / math.sqrt(math.pi))
-
-
-def predict_mixture(
-    network: Network,
-    components: Components,
-    prior: Prior,
-    problem: Problem,
-    X: Tensor,
-    log_evidence: Tensor | None = None,
-) -> Mixture:
-    """The mixture that c networks fitted to one problem predict at the rows of X (…, m, d_x).
-
-    Components are taken one after another, so that memory holds one curvature (per replica) at a time.
-    Equal weights, or, with `log_evidence` (…, c), weights by evidence.
-    """
-
-    def predict(c: int) -> Predictive:
-        w, alpha, beta = (values[..., c, :] for values in components)
-        return Posterior.of(network, w, problem, Hyper(alpha, beta, prior)).predict(X)
-
-    count = components.w.shape[-2]
-    stacked = Predictive.stack(map(predict, range(count)), count)
-    return Mixture.equal(stacked) if log_evidence is None else Mixture.by_evidence(stacked, log_evidence)

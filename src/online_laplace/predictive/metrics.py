@@ -1,4 +1,4 @@
-"""How good a predictive is, in the units it is given in. Scores are (…), one per replica."""
+"""How good a predictive of numbers is, in the units it is given in. Scores are (…), one per replica."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-class Distribution(Protocol):
+class Numeric(Protocol):
     """What a score asks of a predictive: a Gaussian or a mixture for every row and output."""
 
     @property
@@ -34,7 +34,7 @@ class Scores(NamedTuple):
     crps: Tensor
 
 
-def score(predictive: Distribution, y: Tensor) -> Scores:
+def score(predictive: Numeric, y: Tensor) -> Scores:
     """All scores of a predictive against the targets y (…, m, k)."""
     return Scores(
         rmse(predictive, y),
@@ -44,17 +44,17 @@ def score(predictive: Distribution, y: Tensor) -> Scores:
     )
 
 
-def rmse(predictive: Distribution, y: Tensor) -> Tensor:
+def rmse(predictive: Numeric, y: Tensor) -> Tensor:
     """√ of the mean of (y − mean)² over rows and outputs."""
     return (y - predictive.mean).square().mean((-2, -1)).sqrt()
 
 
-def log_likelihood(predictive: Distribution, y: Tensor) -> Tensor:
+def log_likelihood(predictive: Numeric, y: Tensor) -> Tensor:
     """The mean over rows of Σ_outputs log p(y), outputs taken one at a time."""
     return predictive.log_density(y).sum(-1).mean(-1)
 
 
-def coverage(predictive: Distribution, y: Tensor, level: float) -> Tensor:
+def coverage(predictive: Numeric, y: Tensor, level: float) -> Tensor:
     """The share of targets inside the central interval that should hold `level` of them."""
     cdf = predictive.cdf(y)
     inside = ((cdf - 0.5).abs() <= level / 2).to(y.dtype)

@@ -1,0 +1,8 @@
+"""Likelihoods, one a file; to add one, copy the anatomy of the nearest."""
+
+from online_laplace.likelihood.base import Likelihood, Local, by_scale
+from online_laplace.likelihood.categorical import Categorical
+from online_laplace.likelihood.gaussian import Gaussian
+from online_laplace.likelihood.varying_gaussian import VaryingGaussian
+
+__all__ = ["Categorical", "Gaussian", "Likelihood", "Local", "VaryingGaussian", "by_scale"]

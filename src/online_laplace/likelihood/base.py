@@ -1,0 +1,73 @@
+"""What a likelihood is to the rest of the package: a second-order view of −log p(y | f), in whitened form.
+
+Behind it every tangent model is Gaussian: with z and root from `local`, the quadratic approximation of −log p
+in the outputs is ½ ‖z − rootᵀ (g − f)‖² and a constant, so that evidence, mean, precision and training see
+unit noise, times a precision β where the likelihood learns one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from torch import Tensor
+
+from online_laplace.predictive.distribution import Distribution
+from online_laplace.types import Count
+
+
+class Local(NamedTuple):
+    """−log p(y | f) at unit precision to second order in f (…, n, k); normalisers of the precision apart.
+
+    z (…, n, k): the whitened residual, −∂/∂f = root z. root (…, n, k, k): the curvature in f is root rootᵀ;
+    None is the identity, at no cost. loss (…): the value itself, summed over rows; None is ½ ‖z‖².
+    """
+
+    z: Tensor
+    root: Tensor | None = None
+    loss: Tensor | None = None
+
+    def total(self, scales: int) -> Tensor:
+        """The loss by precision: (…, scales)."""
+        return 0.5 * by_scale(self.z.square(), scales) if self.loss is None else self.loss.unsqueeze(-1)
+
+
+class Likelihood(Protocol):
+    """p(y | f): how targets follow from a network's outputs."""
+
+    @property
+    def targets(self) -> int:
+        """How many columns y has."""
+
+    @property
+    def outputs(self) -> int:
+        """How many outputs k the network must have."""
+
+    @property
+    def scales(self) -> int:
+        """How many precisions β it learns: 0, 1 for all outputs, or k, one per output."""
+
+    def local(self, f: Tensor, y: Tensor) -> Local:
+        """The second-order view at outputs f (…, n, k) of targets y (…, n, targets)."""
+
+    def fall(self, f: Tensor, f_new: Tensor, y: Tensor) -> Tensor:
+        """By how much −log p at unit precision falls from f to f_new, as differences that keep their digits.
+
+        Summed over rows, by precision: (…, max(1, scales)).
+        """
+
+    def log_normaliser(self, beta: Tensor, n: Count) -> Tensor:
+        """What n rows add to log p for their precisions β (…, b) alone: (…)."""
+
+    def update(self, beta: Tensor, misfit: Tensor, spent: Tensor, n: Count) -> Tensor:
+        """MacKay's β (…, b) from ‖z‖² at the mean and the γ spent, by precision.
+
+        Where no precision is learnt it is `beta` itself.
+        """
+
+    def predict(self, f: Tensor, covariance: Tensor, beta: Tensor) -> Distribution:
+        """New targets at rows with outputs f (…, m, k) of covariance (…, m, k, k)."""
+
+
+def by_scale(values: Tensor, count: int) -> Tensor:
+    """Sums over the rows of values (…, n, k), by precision: (…, 1) for all outputs, or (…, k)."""
+    return values.sum(-2) if count > 1 else values.sum((-2, -1)).unsqueeze(-1)

@@ -1,0 +1,74 @@
+"""Classes: the softmax of the outputs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from online_laplace.errors import InputError
+from online_laplace.likelihood.base import Local
+from online_laplace.predictive.categorical import CategoricalPredictive
+from online_laplace.types import Count
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """p(class) = softmax(f); y (…, n, classes) holds a one in the column of a row's class.
+
+    The curvature diag(p) − p pᵀ = root rootᵀ has root = diag(√p) − p √pᵀ; the whitened residual is
+    z = (y − p)/√p, whose square is 1/p − 1 for the p of the true class: where that overflows, a run ends.
+    """
+
+    classes: int
+
+    def __post_init__(self) -> None:
+        """Refuse what is no choice."""
+        if self.classes < 2:
+            raise InputError(f"a row has one of at least two classes, not of {self.classes}")
+
+    @property
+    def targets(self) -> int:
+        """An indicator a class."""
+        return self.classes
+
+    @property
+    def outputs(self) -> int:
+        """A logit a class."""
+        return self.classes
+
+    @property
+    def scales(self) -> int:
+        """None: logits have their own scale."""
+        return 0
+
+    def local(self, f: Tensor, y: Tensor) -> Local:
+        """z = y/√p − √p, through log p, so that a small p of another class harms nothing."""
+        log_p = f.log_softmax(-1)
+        sqrt_p = (0.5 * log_p).exp()
+        z = torch.where(y > 0, y * (-0.5 * log_p).exp(), 0) - sqrt_p
+        root = torch.diag_embed(sqrt_p) - sqrt_p.square().unsqueeze(-1) * sqrt_p.unsqueeze(-2)
+        return Local(z, root, -(y * log_p).sum((-2, -1)))
+
+    def fall(self, f: Tensor, f_new: Tensor, y: Tensor) -> Tensor:
+        """Σ y·Δ − log Σ p e^Δ with Δ = f_new − f; for a small Δ the last is log(1 + Σ p (e^Δ − 1))."""
+        change, log_p = f_new - f, f.log_softmax(-1)
+        small = torch.log1p((log_p.exp() * change.expm1()).sum(-1))
+        large = torch.logsumexp(log_p + change, dim=-1)
+        normaliser = torch.where(change.abs().amax(-1) < 1, small, large)
+        return ((y * change).sum(-1) - normaliser).sum(-1, keepdim=True)
+
+    def log_normaliser(self, beta: Tensor, n: Count) -> Tensor:
+        """Nothing beside the loss."""
+        return torch.zeros_like(beta[..., 0])
+
+    def update(self, beta: Tensor, misfit: Tensor, spent: Tensor, n: Count) -> Tensor:
+        """Nothing to learn beside the weights."""
+        return beta
+
+    def predict(self, f: Tensor, covariance: Tensor, beta: Tensor) -> CategoricalPredictive:
+        """softmax(f / √(1 + π/8 var f)): MacKay's probit approximation, logit by logit."""
+        variance = covariance.diagonal(dim1=-2, dim2=-1)
+        return CategoricalPredictive((f / (1 + math.pi / 8 * variance).sqrt()).log_softmax(-1))

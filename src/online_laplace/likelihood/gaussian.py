@@ -1,0 +1,56 @@
+"""Gaussian noise of one learnt precision β, for all outputs together or for each of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from online_laplace.errors import InputError
+from online_laplace.likelihood.base import Local, by_scale
+from online_laplace.predictive.gaussian import GaussianPredictive
+from online_laplace.types import Count
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """y = f + noise, noise ~ N(0, 1/β); −log p = ½ β ‖y − f‖² − ½ n log(β / 2π)."""
+
+    targets: int = 1
+    scales: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse a number of precisions that fits neither all outputs nor each."""
+        if self.scales not in (1, self.targets):
+            raise InputError(f"{self.targets} outputs have one β or one each, not {self.scales}")
+
+    @property
+    def outputs(self) -> int:
+        """One a target."""
+        return self.targets
+
+    def local(self, f: Tensor, y: Tensor) -> Local:
+        """The residual is white already."""
+        return Local(y - f)
+
+    def fall(self, f: Tensor, f_new: Tensor, y: Tensor) -> Tensor:
+        """½ (r − r')(r + r'): near a mode the two losses agree to the last digit."""
+        before, after = y - f, y - f_new
+        return 0.5 * by_scale((before - after) * (before + after), self.scales)
+
+    def log_normaliser(self, beta: Tensor, n: Count) -> Tensor:
+        """½ Σ log(β / 2π), a term a residual."""
+        return 0.5 * self._residuals(n) * (beta / (2 * math.pi)).log().sum(-1)
+
+    def update(self, beta: Tensor, misfit: Tensor, spent: Tensor, n: Count) -> Tensor:
+        """(n − γ) / ‖y − h(μ)‖²."""
+        return (self._residuals(n) - spent) / misfit
+
+    def predict(self, f: Tensor, covariance: Tensor, beta: Tensor) -> GaussianPredictive:
+        """N(f, what the weights leave open + 1/β), output by output."""
+        return GaussianPredictive(f, covariance.diagonal(dim1=-2, dim2=-1), 1 / beta.unsqueeze(-2))
+
+    def _residuals(self, n: Count) -> Count:
+        """How many residuals each β has."""
+        return n * (self.targets // self.scales)

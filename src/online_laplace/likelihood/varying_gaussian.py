@@ -1,0 +1,67 @@
+"""Gaussian noise whose variance is an output of the network too, row by row."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from online_laplace.likelihood.base import Local
+from online_laplace.predictive.gaussian import GaussianPredictive
+from online_laplace.types import Count
+
+
+@dataclass(frozen=True)
+class VaryingGaussian:
+    """y ~ N(μ, e^s) with outputs f = (μ, s), all means first.
+
+    −log p = ½ (r² + s + log 2π) with r = (y − μ)/σ and σ = e^(s/2).
+    The curvature is Fisher's, the expectation of the Hessian over y: diag(1/σ², ½), positive everywhere.
+    """
+
+    targets: int = 1
+
+    @property
+    def outputs(self) -> int:
+        """A mean and a log-variance a target."""
+        return 2 * self.targets
+
+    @property
+    def scales(self) -> int:
+        """None: the noise is the network's to say."""
+        return 0
+
+    def local(self, f: Tensor, y: Tensor) -> Local:
+        """z = (r, (r² − 1)/√2), root = diag(1/σ, 1/√2)."""
+        r, s = self._standardised(f, y)
+        z = torch.cat([r, (r.square() - 1) * math.sqrt(0.5)], dim=-1)
+        root = torch.cat([(-0.5 * s).exp(), torch.full_like(s, math.sqrt(0.5))], dim=-1)
+        loss = 0.5 * (r.square() + s + math.log(2 * math.pi)).sum((-2, -1))
+        return Local(z, torch.diag_embed(root), loss)
+
+    def fall(self, f: Tensor, f_new: Tensor, y: Tensor) -> Tensor:
+        """½ Σ (r − r')(r + r') + s − s'."""
+        (r, s), (r_new, s_new) = self._standardised(f, y), self._standardised(f_new, y)
+        return 0.5 * ((r - r_new) * (r + r_new) + (s - s_new)).sum((-2, -1)).unsqueeze(-1)
+
+    def log_normaliser(self, beta: Tensor, n: Count) -> Tensor:
+        """Nothing beside the loss."""
+        return torch.zeros_like(beta[..., 0])
+
+    def update(self, beta: Tensor, misfit: Tensor, spent: Tensor, n: Count) -> Tensor:
+        """Nothing to learn beside the weights."""
+        return beta
+
+    def predict(self, f: Tensor, covariance: Tensor, beta: Tensor) -> GaussianPredictive:
+        """Mean μ, the variance that the weights leave it, and the expected noise E[e^s] = e^(s + ½ var s)."""
+        variance = covariance.diagonal(dim1=-2, dim2=-1)
+        mean, s = f.split(self.targets, dim=-1)
+        of_mean, of_s = variance.split(self.targets, dim=-1)
+        return GaussianPredictive(mean, of_mean, (s + 0.5 * of_s).exp())
+
+    def _standardised(self, f: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """r = (y − μ)/σ and s, each (…, n, targets)."""
+        mean, s = f.split(self.targets, dim=-1)
+        return (y - mean) * (-0.5 * s).exp(), s

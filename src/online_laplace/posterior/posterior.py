@@ -1,0 +1,76 @@
+"""The linearised Laplace posterior N(w, H⁻¹) and what it predicts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from online_laplace.errors import InputError
+from online_laplace.likelihood.gaussian import Gaussian
+from online_laplace.model.jacobian import BlockJacobian
+from online_laplace.model.model import Model
+from online_laplace.model.precision import Precision, standard_normal
+from online_laplace.model.prior import Hyper
+from online_laplace.predictive.distribution import Distribution
+from online_laplace.types import Rows
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """N(w, H⁻¹) over the weights, seen through the network linearised at w."""
+
+    model: Model
+    w: Tensor
+    hyper: Hyper
+    H: Precision
+
+    @classmethod
+    def of(cls, model: Model, w: Tensor, hyper: Hyper, rows: Rows) -> Posterior:
+        """Linearise at w and factorise H on the training rows."""
+        return cls(model, w, hyper, model.precision(model.linearise(w, rows), hyper))
+
+    def predict(self, X: Tensor) -> Distribution:
+        """What the likelihood makes of f(x, w) and j(x) H⁻¹ j(x)ᵀ at the rows of X (…, m, d_x)."""
+        parts = BlockJacobian.of(self.model.network, self.w, X)
+        f = self.w.new_empty(parts.shape[:-1])
+        covariance = f.new_empty(*f.shape, f.shape[-1])
+        for chosen, outputs, J in parts.linearised():
+            f[..., chosen, :] = outputs
+            covariance[..., chosen, :, :] = self.H.covariance(J)
+        return self.model.likelihood.predict(f, covariance, self.hyper.beta)
+
+    def covariance(self, X: Tensor, *, noise: bool = False) -> Tensor:
+        """The joint covariance of all rows and outputs (…, m·k, m·k), outputs fastest.
+
+        With `noise`, that of new observations. Raises InputError where the noise is no number of its own.
+        """
+        f, J = self.model.network.linearise(self.w, X)
+        joint = self.H.joint_covariance(J)
+        if noise:
+            variance = self._noise_variance().unsqueeze(-2).expand_as(f).flatten(-2)
+            joint.diagonal(dim1=-2, dim2=-1).add_(variance)
+        return joint
+
+    def sample(self, X: Tensor, count: int, generator: torch.Generator, *, noise: bool = False) -> Tensor:
+        """Functions drawn at the rows of X: (…, count, m, k); new observations with `noise`."""
+        # One set of weights for all rows, so that the rows of a draw go together.
+        delta = self.H.sample(count, generator)
+        parts = BlockJacobian.of(self.model.network, self.w, X)
+        *replicas, m, k, _ = parts.shape
+        drawn = delta.new_empty(*replicas, count, m, k)
+        for chosen, f, J in parts.linearised():
+            # (…, count, d_w) @ (…, d_w, rows · k) → (…, count, rows, k)
+            moved = (delta @ J.flatten(-3, -2).mT).unflatten(-1, f.shape[-2:])
+            drawn[..., chosen, :] = f.unsqueeze(-3) + moved
+        if noise:
+            e = standard_normal(drawn.shape, drawn, generator)
+            drawn = drawn + e * self._noise_variance().sqrt()[..., None, None, :]
+        return drawn
+
+    def _noise_variance(self) -> Tensor:
+        """1/β: (…, 1) or (…, k)."""
+        if not isinstance(self.model.likelihood, Gaussian):
+            raise InputError("only Gaussian noise of a learnt precision can be added to functions")
+        return 1 / self.hyper.beta

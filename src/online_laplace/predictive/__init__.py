@@ -1,0 +1,1 @@
+"""Predictive distributions, row by row, and how good they are."""

@@ -1,0 +1,37 @@
+"""Class probabilities for every row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+from online_laplace.data.scaling import Affine
+
+
+class ClassScores(NamedTuple):
+    """The mean log probability of a row's class, and the share of rows whose likeliest class is theirs."""
+
+    log_likelihood: Tensor
+    accuracy: Tensor
+
+
+@dataclass(frozen=True)
+class CategoricalPredictive:
+    """log p (…, m, classes) for every row."""
+
+    log_probabilities: Tensor
+
+    def log_density(self, y: Tensor) -> Tensor:
+        """The log probability of the classes that y (…, m, classes) indicates: (…, m, 1)."""
+        return (y * self.log_probabilities).sum(-1, keepdim=True)
+
+    def score(self, y: Tensor) -> ClassScores:
+        """Log-likelihood and accuracy."""
+        right = self.log_probabilities.argmax(-1) == y.argmax(-1)
+        return ClassScores(self.log_density(y).mean((-2, -1)), right.to(y.dtype).mean(-1))
+
+    def to_units(self, units: Affine[Tensor]) -> CategoricalPredictive:
+        """Classes have no units."""
+        return self

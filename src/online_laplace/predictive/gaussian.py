@@ -1,0 +1,87 @@
+"""A Gaussian for every row and output."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from online_laplace.data.scaling import Affine
+from online_laplace.predictive.metrics import Scores, score
+
+
+@dataclass(frozen=True)
+class GaussianPredictive:
+    """Mean and variances (…, m, k); a noise that is the same in all rows is (…, 1, k)."""
+
+    mean: Tensor
+    function_variance: Tensor
+    noise_variance: Tensor
+
+    @classmethod
+    def stack(cls, parts: Iterable[GaussianPredictive], count: int) -> GaussianPredictive:
+        """`count` predictives along an axis before rows and outputs, (…, c, m, k), taken one by one."""
+        arrays: list[Tensor] = []
+        for c, part in enumerate(parts):
+            values = (part.mean, part.function_variance, part.noise_variance)
+            arrays = arrays or [v.new_empty(*v.shape[:-2], count, *v.shape[-2:]) for v in values]
+            for array, each in zip(arrays, values, strict=True):
+                array[..., c, :, :] = each
+        return cls(*arrays)
+
+    def rows(self, chosen: slice) -> GaussianPredictive:
+        """The same at some of the rows."""
+        noise = self.noise_variance
+        return GaussianPredictive(
+            self.mean[..., chosen, :],
+            self.function_variance[..., chosen, :],
+            noise if noise.shape[-2] == 1 else noise[..., chosen, :],
+        )
+
+    @property
+    def variance(self) -> Tensor:
+        """The variance of a new observation: what the weights leave open plus the noise."""
+        return self.function_variance + self.noise_variance
+
+    @property
+    def std(self) -> Tensor:
+        """The standard deviation of a new observation."""
+        return self.variance.sqrt()
+
+    def log_density(self, y: Tensor) -> Tensor:
+        """log N(y; mean, variance): (…, m, k)."""
+        squared = (y - self.mean).square() / self.variance
+        return -0.5 * (squared + self.variance.log() + math.log(2 * math.pi))
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """P(Y ≤ y): (…, m, k)."""
+        return torch.special.ndtr((y - self.mean) / self.std)
+
+    def quantile(self, level: float) -> Tensor:
+        """The y at which the cdf is `level`: (…, m, k)."""
+        z = torch.special.ndtri(torch.tensor(level, dtype=torch.float64)).item()
+        return self.mean + z * self.std
+
+    def crps(self, y: Tensor) -> Tensor:
+        """The continuous ranked probability score: (…, m, k)."""
+        return self.std * standard_crps((y - self.mean) / self.std)
+
+    def score(self, y: Tensor) -> Scores:
+        """All scores at targets y (…, m, k)."""
+        return score(self, y)
+
+    def to_units(self, units: Affine[Tensor]) -> GaussianPredictive:
+        """The same in the user's units."""
+        scale = units.std.square()
+        return GaussianPredictive(
+            units.inverse(self.mean), scale * self.function_variance, scale * self.noise_variance
+        )
+
+
+def standard_crps(z: Tensor) -> Tensor:
+    """The CRPS of N(0, 1) at z: z (2Φ(z) − 1) + 2φ(z) − 1/√π."""
+    density = torch.exp(-0.5 * z.square()) / math.sqrt(2 * math.pi)
+    return z * (2 * torch.special.ndtr(z) - 1) + 2 * density - 1 / math.sqrt(math.pi)
