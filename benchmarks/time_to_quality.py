@@ -30,14 +30,14 @@ from stopwatch import Stopwatch, clock, one_thread
 from torch import Tensor
 
 from online_laplace.data import TABLES, load_table
-from online_laplace.experiments.batch import Batch, batch
-from online_laplace.experiments.specification import ONLINE_STEPS, Specification
-from online_laplace.experiments.training import training
 from online_laplace.hyper.prior import initial_hyper
 from online_laplace.model.mlp import MLP
 from online_laplace.model.network import initial_weights
 from online_laplace.posterior.mixture import Mixture
 from online_laplace.posterior.predictive import Posterior, Predictive
+from online_laplace.protocol.batch import Batch, batch
+from online_laplace.protocol.specification import ONLINE_STEPS, Specification
+from online_laplace.protocol.training import training
 from online_laplace.train.gauss_newton import GaussNewton
 from online_laplace.train.online import MEANS, Online
 from online_laplace.train.trajectory import TRAIL_LENGTH

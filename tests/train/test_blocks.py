@@ -9,9 +9,6 @@ from torch.profiler import ProfilerActivity, profile
 
 from online_laplace import OnlineLaplaceRegressor
 from online_laplace.data import Table
-from online_laplace.experiments import snapshots
-from online_laplace.experiments.runner import run_procedure
-from online_laplace.experiments.specification import Specification
 from online_laplace.hyper.fixed_weights import maximise_evidence
 from online_laplace.hyper.mackay import at_mode, at_weights
 from online_laplace.hyper.prior import initial_hyper
@@ -23,6 +20,9 @@ from online_laplace.model.tangent import linearise
 from online_laplace.posterior import mixture
 from online_laplace.posterior.mixture import predict_mixture
 from online_laplace.posterior.predictive import Posterior, Units
+from online_laplace.protocol import snapshots
+from online_laplace.protocol.runner import run_procedure
+from online_laplace.protocol.specification import Specification
 from online_laplace.train.adam import Adam
 from online_laplace.train.checkpoint import history_arrays
 from online_laplace.train.history import Evaluation, observe

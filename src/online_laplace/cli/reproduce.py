@@ -11,7 +11,7 @@ import typer
 from online_laplace.cli.options import names
 
 if TYPE_CHECKING:
-    from online_laplace.experiments.profile import Profile
+    from online_laplace.protocol.profile import Profile
 
 
 def reproduce(
@@ -40,9 +40,9 @@ def reproduce(
 ) -> None:
     """Run the experiment, draw its figures and write its report; after an interruption, go on."""
     # Imported here so that `--help` does not wait for torch.
-    from online_laplace.experiments.fan_out import Workers
-    from online_laplace.experiments.profile import named_profile
-    from online_laplace.experiments.reproduce import reproduce_all
+    from online_laplace.protocol.profile import named_profile
+    from online_laplace.workers.fan_out import Workers
+    from online_laplace.workers.reproduce import reproduce_all
 
     chosen = named_profile(profile)
     chosen = _adjust(chosen, tables, procedures, splits, splits_per_batch)
@@ -77,6 +77,6 @@ def _adjust(
 
 
 def _override(profile: Profile, settings: list[str]) -> Profile:
-    from online_laplace.experiments.profile import override
+    from online_laplace.protocol.profile import override
 
     return replace(profile, specification=override(profile.specification, settings))

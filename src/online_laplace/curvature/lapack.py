@@ -22,7 +22,7 @@ from scipy.linalg import cython_blas, cython_lapack
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
-from online_laplace.curvature.allocator import keep_freed_blocks
+from online_laplace.process import keep_freed_blocks
 
 # A triangle up to this size is inverted by LAPACK, a larger one by halves and products, which are faster.
 SMALLEST_HALF = 64

@@ -17,8 +17,8 @@ from online_laplace import defaults
 from online_laplace.errors import InputError, known_name
 from online_laplace.estimators.checks import count, is_count
 from online_laplace.estimators.training import Architecture, Plan
-from online_laplace.experiments.size import check_size
 from online_laplace.hyper.prior import STRUCTURES
+from online_laplace.memory import check_size
 from online_laplace.model.activations import ACTIVATIONS
 from online_laplace.model.mlp import MLP
 from online_laplace.train.online import MEANS
