@@ -1,4 +1,4 @@
-"""What the exact method costs in memory, and the refusal of what would not fit, before any work is done."""
+"""What the exact method holds in memory at a time, and the refusal of what would not fit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from pathlib import Path
 import torch
 
 from online_laplace.errors import InputError
-from online_laplace.model.jacobian import held_bytes
+
+# Bytes on a CPU. A J larger than the first is not kept: its blocks are made anew whenever they are needed,
+# which costs little beside the products they go into. Blocks of the second size stay near the processor, and
+# the allocator hands their memory on from one to the next.
+LARGEST_WHOLE = 2**29
+BLOCK = 2**24
 
 # Beside the network's own arrays there are the libraries and everything else on the machine.
 SHARE_OF_MEMORY = 0.7
@@ -45,6 +50,27 @@ def needed_bytes(
     matrices = 8 * members * (MATRICES + outputs - 1) * smaller * smaller
     rows = 8 * (members * PER_RESIDUAL * residuals + PER_INPUT * inputs)
     return jacobians + matrices + rows
+
+
+def held_bytes(J_bytes: int, residuals: int, weights: int, device: torch.device) -> int:
+    """How much of a J of this size is in memory at a time."""
+    whole, block = limits(device)
+    if J_bytes <= whole or residuals < weights:
+        return J_bytes
+    return max(block, J_bytes // residuals * fewest(weights))
+
+
+def limits(device: torch.device) -> tuple[int, int]:
+    """The largest J that is kept and the largest block; an accelerator pays for every block."""
+    if device.type != "cuda":
+        return LARGEST_WHOLE, BLOCK
+    memory = torch.cuda.get_device_properties(device).total_memory
+    return memory // 16, memory // 256
+
+
+def fewest(weights: int) -> int:
+    """As many residuals as products need to be fast; they take an eighth of the room of H at most."""
+    return min(256, weights // 8)
 
 
 def memory_of(device: str) -> int:

@@ -1,8 +1,13 @@
-"""Memory that a step gives back and the next one takes again."""
+"""What our own commands set for their whole process, and a library must not.
+
+The commands, their worker processes and the benchmarks call `prepare`. Importing the package or fitting a
+model changes nothing in the process; who trains much in a process of their own may call it, too.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import os
 from functools import cache
 
 # Blocks up to this size come from the heap, and the heap keeps this much for the next step. It is far less
@@ -12,6 +17,16 @@ KEPT = 2**27
 
 # From glibc's malloc.h.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+
+
+def prepare() -> None:
+    """Keep freed memory for the next step, and let streams on a CUDA device run side by side.
+
+    To be called before CUDA starts. What the user has set in the environment stays.
+    """
+    # Streams that share a connection to the device wait for one another, and by default there are eight.
+    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+    keep_freed_blocks()
 
 
 @cache

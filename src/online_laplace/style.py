@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from online_laplace.errors import MissingExtraError
-from online_laplace.store.results import Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,12 +14,6 @@ if TYPE_CHECKING:
 
 BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 ORANGE, SKY, GREY = "#E69F00", "#56B4E9", "#767676"
-
-# The same method has the same colour, and the same marker, in every figure.
-COLOURS = {"OL": BLUE, "LM": VERMILLION, "offline L_f": GREEN, "offline L_h": PURPLE}
-MARKERS = {"OL": "o", "LM": "s", "offline L_f": "^", "offline L_h": "D"}
-PROCEDURE_COLOURS = {"ol": BLUE, "lm": VERMILLION, "offline": GREEN}
-PROCEDURE_LABELS = {"ol": "OL", "lm": "LM", "offline": "offline"}
 
 _SETTINGS: dict[Any, Any] = {
     "figure.dpi": 110,
@@ -73,23 +64,6 @@ def legend_above(figure: Figure, axes: Axes, columns: int = 4) -> None:
     figure.legend(handles, labels, loc="outside upper center", ncols=columns)
 
 
-def median_trace(traces: Sequence[tuple[Series, Series]]) -> tuple[Series, Series]:
-    """The median over runs at the steps of the longest; a run that ended early keeps its last value."""
-    steps = max((s for s, _ in traces), key=len)
-    held = [np.concatenate([v, np.full(len(steps) - len(v), v[-1])]) for _, v in traces]
-    return steps, np.median(np.stack(held), axis=0)
-
-
-def draw_traces(
-    axes: Axes, traces: Sequence[tuple[Series, Series]], colour: str, label: str, line: str = "-"
-) -> None:
-    """Every run as a faint line, their median as a strong one; step 0 has no place on a log axis."""
-    for steps, values in traces:
-        axes.plot(steps[1:], values[1:], line, color=colour, linewidth=0.6, alpha=0.25)
-    steps, middle = median_trace(traces)
-    axes.plot(steps[1:], middle[1:], line, color=colour, label=label)
-
-
 def log_axis(axes: Axes, *which: str) -> None:
     """Logarithmic x or y, labelled with plain numbers that keep out of each other's way."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
@@ -102,9 +76,3 @@ def log_axis(axes: Axes, *which: str) -> None:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,), numticks=7))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axis.set_minor_formatter(NullFormatter())
-
-
-def spans_decades(values: Series) -> bool:
-    """Whether positive values span more than a factor of 30, so that a logarithmic axis suits them."""
-    finite = values[np.isfinite(values)]
-    return bool(len(finite) and finite.min() > 0 and finite.max() > 30 * finite.min())

@@ -10,11 +10,11 @@ import pytest
 
 from online_laplace.errors import MissingExtraError
 from online_laplace.figures import draw_all
+from online_laplace.figures.methods import median_trace
 from online_laplace.figures.one_step import EARLY, START, OneStep
 from online_laplace.report.content import compose
 from online_laplace.store.export import open_results, write_export
 from online_laplace.store.results import Results
-from online_laplace.style import median_trace
 
 
 @pytest.mark.parametrize("moment", [START, EARLY])

@@ -6,16 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from online_laplace.figures.methods import PROCEDURE_COLOURS, PROCEDURE_LABELS, draw_traces, median_trace
 from online_laplace.store.results import CLIMBED, Results
-from online_laplace.style import (
-    PROCEDURE_COLOURS,
-    PROCEDURE_LABELS,
-    draw_traces,
-    grid,
-    legend_above,
-    log_axis,
-    median_trace,
-)
+from online_laplace.style import grid, legend_above, log_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,16 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from online_laplace.figures.methods import PROCEDURE_COLOURS, PROCEDURE_LABELS, draw_traces
 from online_laplace.figures.one_step import EARLY, OneStep
 from online_laplace.store.results import Results
-from online_laplace.style import (
-    PROCEDURE_COLOURS,
-    PROCEDURE_LABELS,
-    draw_traces,
-    grid,
-    legend_above,
-    log_axis,
-)
+from online_laplace.style import grid, legend_above, log_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

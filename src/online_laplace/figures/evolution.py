@@ -6,15 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from online_laplace.figures.methods import PROCEDURE_COLOURS, PROCEDURE_LABELS, draw_traces, spans_decades
 from online_laplace.store.results import Results, Series
-from online_laplace.style import (
-    PROCEDURE_COLOURS,
-    PROCEDURE_LABELS,
-    draw_traces,
-    grid,
-    log_axis,
-    spans_decades,
-)
+from online_laplace.style import grid, log_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from online_laplace.figures.methods import COLOURS, MARKERS
 from online_laplace.store.results import Results
-from online_laplace.style import COLOURS, MARKERS, grid, legend_above
+from online_laplace.style import grid, legend_above
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

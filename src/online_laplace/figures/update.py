@@ -6,16 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from online_laplace.figures.methods import PROCEDURE_COLOURS, PROCEDURE_LABELS
 from online_laplace.figures.one_step import START, OneStep
 from online_laplace.store.results import Results
-from online_laplace.style import (
-    GREY,
-    PROCEDURE_COLOURS,
-    PROCEDURE_LABELS,
-    grid,
-    legend_above,
-    log_axis,
-)
+from online_laplace.style import GREY, grid, legend_above, log_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

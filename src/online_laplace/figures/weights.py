@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from online_laplace.figures.methods import PROCEDURE_LABELS
 from online_laplace.protocol.profile import Unit
 from online_laplace.store.results import Results
-from online_laplace.style import ORANGE, PROCEDURE_LABELS, SKY, grid, legend_above
+from online_laplace.style import ORANGE, SKY, grid, legend_above
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

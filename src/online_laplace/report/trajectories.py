@@ -6,22 +6,7 @@ import json
 import math
 from typing import Any
 
-from online_laplace.store.results import Results, Series
-
-# The name in the history, the label in the selector, and whether a logarithmic axis suits it.
-QUANTITIES = (
-    ("alpha", "α, prior precision", True),
-    ("beta", "β, noise precision", True),
-    ("gamma", "γ, effective dimensions", False),
-    ("laplace_evidence", "L_f, Laplace evidence", False),
-    ("tangent_evidence", "L_h, tangent evidence", False),
-    ("distance", "‖w − v*‖", True),
-    ("gradient_norm", "‖∇ℓ_f‖, gradient norm", True),
-    ("test.rmse", "test RMSE", False),
-    ("train.rmse", "train RMSE", False),
-    ("test.log_likelihood", "test log-likelihood", False),
-    ("train.log_likelihood", "train log-likelihood", False),
-)
+from online_laplace.store.results import QUANTITIES, Results, Series
 
 
 def chart_data(results: Results) -> str:

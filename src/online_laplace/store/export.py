@@ -19,8 +19,7 @@ from online_laplace.experiments.atomic import (
     write_json,
 )
 from online_laplace.protocol.profile import Unit
-from online_laplace.report.trajectories import QUANTITIES
-from online_laplace.store.results import Results, units_of
+from online_laplace.store.results import QUANTITIES, Results, units_of
 from online_laplace.store.store import Store
 
 _RECORDS, _ARRAYS = "results.json", "arrays.safetensors"
@@ -43,11 +42,7 @@ def write_export(results: Results, folder: Path) -> None:
     kept = {}
     for unit, arrays in results.arrays.items():
         for name, values in arrays.items():
-            if (
-                name in _KEPT
-                or name.startswith("update.")
-                or (unit.split == 0 and name.startswith("snapshot."))
-            ):
+            if _is_kept(unit, name):
                 array = torch.from_numpy(values)
                 kept[f"{_prefix(unit)}{name}"] = array.float() if array.is_floating_point() else array.int()
     write_arrays(folder / _ARRAYS, kept, {"run": results.header["run"]})

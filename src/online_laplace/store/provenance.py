@@ -8,6 +8,7 @@ import io
 import platform
 import tokenize
 from collections.abc import Mapping
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 
@@ -21,7 +22,7 @@ from online_laplace._version import __version__
 _NUMERICAL = ("data", "model", "curvature", "hyper", "train", "posterior")
 # They carry numbers over an interruption, and compute none.
 _CARRIERS = ("train/checkpoint.py",)
-_NUMERICAL_FILES = ("evidence.py", "types.py", "protocol/batch.py", "protocol/runner.py")
+_NUMERICAL_FILES = ("evidence.py", "memory.py", "types.py", "protocol/batch.py", "protocol/runner.py")
 
 
 def versions() -> dict[str, str]:
@@ -42,8 +43,12 @@ def hardware(device: str) -> str:
     return f"{platform.machine()} CPU"
 
 
-def source_digests() -> dict[str, str]:
-    """A digest of each numerical source file, blind to comments, docstrings and empty lines."""
+@cache
+def source_digests() -> Mapping[str, str]:
+    """A digest of each numerical source file, blind to comments, docstrings and empty lines.
+
+    Read once: a process goes on with the code that it began with.
+    """
     root = resources.files("online_laplace")
     found = {name: root / name for name in _NUMERICAL_FILES}
     for room in _NUMERICAL:

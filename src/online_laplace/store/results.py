@@ -35,6 +35,21 @@ METHODS = (
 # The objective that each online procedure climbs, as the history names it.
 CLIMBED = {"ol": "laplace_evidence", "lm": "tangent_evidence"}
 
+# The name in the history, the label in the selector, and whether a logarithmic axis suits it.
+QUANTITIES = (
+    ("alpha", "α, prior precision", True),
+    ("beta", "β, noise precision", True),
+    ("gamma", "γ, effective dimensions", False),
+    ("laplace_evidence", "L_f, Laplace evidence", False),
+    ("tangent_evidence", "L_h, tangent evidence", False),
+    ("distance", "‖w − v*‖", True),
+    ("gradient_norm", "‖∇ℓ_f‖, gradient norm", True),
+    ("test.rmse", "test RMSE", False),
+    ("train.rmse", "train RMSE", False),
+    ("test.log_likelihood", "test log-likelihood", False),
+    ("train.log_likelihood", "train log-likelihood", False),
+)
+
 
 class Spread(NamedTuple):
     """A mean over splits and its standard error; both NaN where there is nothing to average."""

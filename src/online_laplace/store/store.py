@@ -195,9 +195,10 @@ class Store:
 
 def _header(profile: Profile) -> dict[str, Any]:
     """What a store says of itself; `run` is a name for exactly this experiment by exactly this code."""
+    sources = dict(source_digests())
     identity = {
         "profile": profile.to_dict(),
-        "sources": source_digests(),
+        "sources": sources,
         "torch": versions()["torch"],
     }
     return {
@@ -206,7 +207,7 @@ def _header(profile: Profile) -> dict[str, Any]:
         "profile": profile.to_dict(),
         "versions": versions(),
         "hardware": hardware(profile.specification.device),
-        "sources": source_digests(),
+        "sources": sources,
     }
 
 

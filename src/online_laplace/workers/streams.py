@@ -7,7 +7,6 @@ is played from a recorded graph they hardly meet in the interpreter.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -17,10 +16,6 @@ import torch
 
 from online_laplace.curvature.factor import factorise
 from online_laplace.curvature.kernels import gram
-
-# Streams that share a connection to the device wait for one another, and by default there are eight. CUDA
-# reads this when it starts.
-os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 
 T = TypeVar("T")
 Check = Callable[[], None]
