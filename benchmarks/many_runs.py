@@ -38,6 +38,7 @@ from online_laplace.data import load_table
 from online_laplace.hyper.prior import initial_hyper
 from online_laplace.model.mlp import MLP
 from online_laplace.model.network import initial_weights
+from online_laplace.process import prepare
 from online_laplace.protocol.batch import batch
 from online_laplace.protocol.specification import Specification
 from online_laplace.train.gauss_newton import GaussNewton
@@ -84,6 +85,7 @@ DISTURBED = 0.05
 
 def serve(orders: Connection) -> None:
     """A process that makes programs and takes steps of them when it is told to."""
+    prepare()
     orders.send("here")
     while (order := orders.recv()) is not None:
         table, step, groups, threads, steps = order

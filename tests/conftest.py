@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, settings
 from online_laplace.report import write_report
 from online_laplace.store.export import open_results
 from online_laplace.store.results import Results
-from online_laplace.workers.run_profile import run_profile
+from online_laplace.workers.experiment import train_all
+from online_laplace.workers.here import run_here
 from tiny_experiment import tiny_profile
 
 # CI sees the examples a person sees.
@@ -29,7 +30,7 @@ settings.load_profile("repeatable")
 def tiny_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The store of a finished tiny experiment; for reading only."""
     folder = tmp_path_factory.mktemp("tiny") / "store"
-    run_profile(tiny_profile(), folder, [])
+    train_all(tiny_profile(), folder, run_here, quiet=True)
     return folder
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from online_laplace.cli import drawing
 from online_laplace.cli.main import main
 from online_laplace.errors import InputError
 from online_laplace.protocol.profile import Unit, named_profile, override
 from online_laplace.protocol.specification import Specification
-from online_laplace.workers import reproduce
 
 TINY = ["--tables", "yacht", "--splits", "2", "--set", "hidden=4", "--set", "steps=8", "--set", "looks=4"]
 
@@ -45,7 +45,7 @@ def test_an_export_is_drawn_from_the_copy_itself(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_store: Path
 ) -> None:
     drawn = []
-    monkeypatch.setattr(reproduce, "write_report", lambda results, folder: drawn.append((results, folder)))
+    monkeypatch.setattr(drawing, "write_report", lambda results, folder: drawn.append((results, folder)))
     assert command(monkeypatch, "export", str(tiny_store), str(tmp_path / "kept")) == 0
     assert {path.name for path in (tmp_path / "kept").iterdir()} == {"results.json", "arrays.safetensors"}
     ((results, folder),) = drawn
@@ -132,13 +132,14 @@ sys.exit(main(sys.argv[1:]))
         "looks=3",
         "--splits",
         "2",
-        "--only",
+        "--tables",
         "yacht",
     ]
-    where = ["--out", str(tmp_path / "store"), "--pack", str(tmp_path / "store.tar.gz")]
+    where = ["--out", str(tmp_path / "store")]
     done = subprocess.run(
         [sys.executable, "-c", script, *settings, *where], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "yacht-offline-0-1: done" in done.stdout
-    assert (tmp_path / "store.tar.gz").exists()
+    assert "yacht-offline-0-1 done, " in done.stderr
+    assert "3 of 3 batches" in done.stderr
+    assert len(list((tmp_path / "store/results").rglob("*.json"))) == 6

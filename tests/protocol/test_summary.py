@@ -9,7 +9,7 @@ from rich.console import Console
 from online_laplace.data import load_table
 from online_laplace.protocol.runner import Record, run_procedure
 from online_laplace.protocol.specification import Specification
-from online_laplace.workers.train_tables import print_summary
+from online_laplace.protocol.summary import print_summary
 
 
 @pytest.fixture(scope="module")

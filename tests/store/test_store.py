@@ -14,10 +14,11 @@ import torch
 
 from online_laplace.experiments.archive import pack_store, unpack_store
 from online_laplace.experiments.atomic import StoreError, read_arrays, write_arrays, write_bytes, write_json
-from online_laplace.protocol.profile import Profile, Unit
+from online_laplace.protocol.profile import Batch, Profile, Unit
 from online_laplace.store.provenance import _bare
 from online_laplace.store.store import Store
-from online_laplace.workers.run_profile import run_profile
+from online_laplace.workers.experiment import train_all
+from online_laplace.workers.here import run_here
 from tiny_experiment import assert_same_results, tiny_profile
 
 UNIT = Unit("yacht", "ol", 0)
@@ -135,12 +136,24 @@ def test_a_folder_that_cannot_hold_results_is_refused(tmp_path: Path, where: str
     assert file.read_text() == "mine"
 
 
-def test_a_finished_experiment_is_not_computed_again(
+def test_a_finished_experiment_is_not_computed_again(tiny_store: Path, tmp_path: Path) -> None:
+    def refuse(folder: Path, batches: list[Batch]) -> list[str]:
+        raise AssertionError(f"{len(batches)} batches are trained again")
+
+    shutil.copytree(tiny_store, tmp_path / "copy")
+    train_all(tiny_profile(), tmp_path / "copy", refuse, quiet=True)
+
+
+def test_an_unfinished_experiment_trains_what_is_missing_and_says_so(
     tiny_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copytree(tiny_store, tmp_path / "copy")
-    run_profile(tiny_profile(), tmp_path / "copy", [])
-    assert capsys.readouterr().out == "6 of 6 batches were finished before\n"
+    copy = tmp_path / "copy"
+    shutil.copytree(tiny_store, copy)
+    (copy / "results/yacht/ol/split-1.json").unlink()
+    train_all(tiny_profile(), copy, run_here, quiet=True)
+    said = capsys.readouterr().err.splitlines()
+    assert said == ["going on: 5 of 6 batches are finished", "yacht-ol-0-1 done, 6 of 6 batches"]
+    assert_same_results(tiny_store, copy)
 
 
 def test_a_packed_store_is_the_same_when_it_is_unpacked(tiny_store: Path, tmp_path: Path) -> None:

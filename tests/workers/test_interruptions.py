@@ -20,9 +20,10 @@ from online_laplace.store.store import Store
 from online_laplace.train.checkpoint import Arrays, pack
 from online_laplace.train.history import History
 from online_laplace.train.loop import State
+from online_laplace.workers.experiment import train_all
 from online_laplace.workers.fan_out import Workers, run_batches
+from online_laplace.workers.here import run_here
 from online_laplace.workers.job import run_batch
-from online_laplace.workers.run_profile import run_profile
 from tiny_experiment import assert_same_results, tiny_profile
 
 # Steps enough that ten kills fall inside training, not after it.
@@ -66,7 +67,7 @@ print(killed, resumed)
 def test_killed_at_ten_random_moments_a_run_ends_with_identical_records(tmp_path: Path) -> None:
     profile = tiny_profile(**LONG)
     began = time.monotonic()
-    run_profile(profile, tmp_path / "unbroken", [])
+    train_all(profile, tmp_path / "unbroken", run_here, quiet=True)
     # Ten attempts of half a batch each, on average: the six batches are not done before the tenth kill.
     longest = max(0.25, (time.monotonic() - began) / 6)
     Store.begin(tmp_path / "broken", profile)
@@ -181,7 +182,7 @@ def test_a_dask_cluster_that_loses_a_worker_gives_the_same_results(tmp_path: Pat
     from distributed import LocalCluster
 
     profile = tiny_profile(**LONG)
-    run_profile(profile, tmp_path / "unbroken", [])
+    train_all(profile, tmp_path / "unbroken", run_here, quiet=True)
     store = Store.begin(tmp_path / "store", profile)
     with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
         victim = next(iter(cluster.workers.values())).pid

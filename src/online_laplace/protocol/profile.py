@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
@@ -120,6 +120,30 @@ def named_profile(name: str) -> Profile:
         online_steps=QUICK_STEPS,
         specification=Specification(offline_steps=1500, looks=30),
     )
+
+
+def adjusted(
+    profile: Profile,
+    *,
+    tables: Sequence[str] | None = None,
+    procedures: Sequence[str] | None = None,
+    splits: int | None = None,
+    splits_per_batch: int | None = None,
+    threads: int | None = None,
+    settings: Iterable[str] = (),
+) -> Profile:
+    """A profile with what a caller has chosen; by default all splits of a table train together."""
+    if splits_per_batch is None and splits is not None:
+        splits_per_batch = max(splits, 1)
+    chosen = {
+        "tables": None if tables is None else tuple(tables),
+        "procedures": None if procedures is None else tuple(procedures),
+        "splits": splits,
+        "splits_per_batch": splits_per_batch,
+        "threads": threads,
+    }
+    given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+    return replace(profile, specification=override(profile.specification, settings), **given)
 
 
 def override(spec: Specification, assignments: Iterable[str]) -> Specification:

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-
 from online_laplace.data import load_table
+from online_laplace.progress import Bar, Bars, say, watched
 from online_laplace.protocol.cost import training_seconds
 from online_laplace.protocol.profile import Batch, Profile
-from online_laplace.workers.fan_out import batch_progress
+from online_laplace.workers.progress_file import batch_progress
+
+# Seconds without a line in a log after which one says how far the work is.
+PAUSE = 30.0
 
 
 class Costs:
@@ -50,29 +45,20 @@ class Display:
         self, folder: Path, batches: Sequence[Batch], finished: Sequence[Batch], costs: Costs, *, quiet: bool
     ) -> None:
         """`batches` are all there are, `finished` those that an earlier attempt completed."""
-        self.console = Console(stderr=True)
-        self.quiet = quiet or not self.console.is_terminal
+        self.quiet = quiet or not watched()
         self.folder, self.batches, self.costs = folder, batches, costs
         self.finished = set(finished)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[count]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-        )
-        self.bars = Progress(*columns, console=self.console, disable=self.quiet)
-        behind = sum(costs.of[batch] for batch in finished)
-        total = sum(costs.of[batch] for batch in batches)
-        self.overall = self.bars.add_task("all batches", total=total, count=self._count())
-        self.bars.update(self.overall, completed=behind)
-        self.running: dict[Batch, TaskID] = {}
+        self._spoke_at = time.monotonic()
+        self.bars = Bars(quiet=self.quiet)
+        self.overall = self.bars.add("all batches", sum(costs.of[batch] for batch in batches))
+        self.overall.update(sum(costs.of[batch] for batch in finished), self._count())
+        self.running: dict[Batch, Bar] = {}
 
     def __enter__(self) -> Self:
         """Begin to watch."""
-        self.bars.start()
+        self.bars.__enter__()
         self._thread.start()
         return self
 
@@ -84,7 +70,7 @@ class Display:
         self._thread.join()
         if error is None:
             self._look()
-        self.bars.stop()
+        self.bars.__exit__(kind, error, trace)
 
     def _watch(self) -> None:
         while not self._stop.wait(0.3):
@@ -103,7 +89,9 @@ class Display:
             behind += self.costs.of[batch] if batch in self.finished else self.costs.done(batch, step or 0)
             if step is not None and batch not in self.finished:
                 self._show(batch, step)
-        self.bars.update(self.overall, completed=behind, count=self._count())
+        self.overall.update(behind, self._count())
+        if self.quiet and time.monotonic() - self._spoke_at > PAUSE:
+            self._say(f"{behind / self.overall.total:.0%} of the work done, {self._count()}")
 
     def _is_stored(self, batch: Batch) -> bool:
         results = self.folder / "results" / batch.table / batch.procedure
@@ -112,16 +100,19 @@ class Display:
     def _show(self, batch: Batch, step: int) -> None:
         if batch not in self.running:
             label = f"  {batch.table} · {batch.procedure}"
-            self.running[batch] = self.bars.add_task(label, total=self.costs.steps[batch], count="")
-        count = f"step {step} of {self.costs.steps[batch]}"
-        self.bars.update(self.running[batch], completed=step, count=count)
+            self.running[batch] = self.bars.add(label, self.costs.steps[batch])
+        self.running[batch].update(step)
 
     def _finish(self, batch: Batch) -> None:
         self.finished.add(batch)
         if batch in self.running:
-            self.bars.remove_task(self.running.pop(batch))
+            self.running.pop(batch).remove()
         if self.quiet:
-            self.console.print(f"{batch.name} done, {self._count()}", highlight=False)
+            self._say(f"{batch.name} done, {self._count()}")
+
+    def _say(self, line: str) -> None:
+        say(line)
+        self._spoke_at = time.monotonic()
 
     def _count(self) -> str:
         return f"{len(self.finished)} of {len(self.batches)} batches"

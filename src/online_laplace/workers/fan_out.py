@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from multiprocessing import resource_tracker
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,13 +20,14 @@ from threadpoolctl import threadpool_limits
 
 from online_laplace.errors import InputError, MissingExtraError, OnlineLaplaceError, known_name
 from online_laplace.experiments.atomic import StoreError
+from online_laplace.process import prepare
 from online_laplace.protocol.parts import Part, fitting, train_here
 from online_laplace.protocol.profile import Batch
 from online_laplace.protocol.runner import Record
 from online_laplace.store.store import Store
-from online_laplace.workers.job import run_batch
+from online_laplace.workers.here import run_here, run_watched
 from online_laplace.workers.progress_file import ProgressFile, listening
-from online_laplace.workers.streams import Check, side_by_side
+from online_laplace.workers.streams import Check
 
 BACKENDS = ("local", "dask")
 
@@ -60,12 +60,11 @@ def run_batches(folder: Path, batches: list[Batch], workers: Workers) -> list[st
     """Train every batch, each in one task; return the notes about files that were set aside.
 
     A Dask worker that dies is replaced by another, which goes on from the checkpoint. Raises WorkerError
-    where a local worker died. On a CUDA device they all train at once in this process.
+    where a local worker died. A single worker is this process, and so is the one that has a CUDA device.
     """
-    device = Store.open(folder).profile.specification.device
-    if workers.backend == "local" and torch.device(device).type == "cuda":
-        on_device = side_by_side(device, [partial(_run_batch_beside, folder, batch) for batch in batches])
-        return [note for batch_notes in on_device for note in batch_notes]
+    on_cuda = torch.device(Store.open(folder).profile.specification.device).type == "cuda"
+    if workers.backend == "local" and (on_cuda or workers.count == 1):
+        return run_here(folder, batches)
     work = _run_batch_here if workers.backend == "local" else _run_batch_there
     # Workers may have another working directory.
     tasks = [delayed(work)(folder.resolve(), batch, os.getpid()) for batch in batches]
@@ -135,56 +134,44 @@ def _engine(workers: Workers) -> AbstractContextManager[Any]:
 
 
 def _run_batch_here(folder: Path, batch: Batch, parent: int) -> list[str]:
-    progress = batch_progress(folder, batch)
     with _plain_errors():
-        try:
-            return run_batch(folder, batch, _while_parent_lives(parent, progress))
-        finally:
-            progress.remove()
-
-
-def _run_batch_beside(folder: Path, batch: Batch, check: Check) -> list[str]:
-    progress = batch_progress(folder, batch)
-
-    def tick(step: int) -> None:
-        check()
-        progress(step)
-
-    try:
-        return run_batch(folder, batch, tick)
-    finally:
-        progress.remove()
+        return run_watched(folder, batch, _as_worker_of(parent))
 
 
 def _run_batch_there(folder: Path, batch: Batch, parent: int) -> list[str]:
     if not (folder / "store.json").exists():
         raise StoreError(f"a worker does not see {folder}: --out must be on a disk that all workers share")
-    progress = batch_progress(folder, batch)
     with _plain_errors():
-        try:
-            return run_batch(folder, batch, progress)
-        finally:
-            progress.remove()
+        return run_watched(folder, batch, lambda: None)
 
 
 def _train_part(part: Part, progress: ProgressFile, parent: int) -> list[Record]:
+    check = _as_worker_of(parent)
+
+    def tick(step: int) -> None:
+        check()
+        progress(step)
+
     with _plain_errors():
-        records = part.train(_while_parent_lives(parent, progress))
+        records = part.train(tick)
     progress.write(part.steps)
     return records
 
 
-def _while_parent_lives(parent: int, tick: Callable[[int], None]) -> Callable[[int], None]:
-    """`tick`, but a worker whose parent was killed ends: it would go on beside those of the next attempt."""
-    # With a single worker joblib stays in the parent's own process.
-    elsewhere = os.getpid() != parent
+def _as_worker_of(parent: int) -> Check:
+    """Prepare a process of our own; what is returned ends it once its parent was killed.
 
-    def heard(step: int) -> None:
-        if elsewhere and os.getppid() != parent:
+    It would go on beside those of the next attempt.
+    """
+    if os.getpid() == parent:  # where one worker is enough, joblib stays in the parent's process
+        return lambda: None
+    prepare()
+
+    def check() -> None:
+        if os.getppid() != parent:
             os._exit(1)
-        tick(step)
 
-    return heard
+    return check
 
 
 @contextmanager
@@ -225,8 +212,3 @@ def _one_thread() -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(threads)
-
-
-def batch_progress(folder: Path, batch: Batch) -> ProgressFile:
-    """Where the store of an experiment keeps how far a batch is."""
-    return ProgressFile(folder / "checkpoints" / f"{batch.name}.progress")

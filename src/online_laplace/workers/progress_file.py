@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from online_laplace.protocol.profile import Batch
+
 
 class ProgressFile:
     """How far some work is, in a small file that the parent reads; losing it loses nothing."""
@@ -40,6 +42,11 @@ class ProgressFile:
         """The work is no longer under way."""
         with suppress(OSError):
             self.path.unlink(missing_ok=True)
+
+
+def batch_progress(folder: Path, batch: Batch) -> ProgressFile:
+    """Where the store of an experiment keeps how far a batch is."""
+    return ProgressFile(folder / "checkpoints" / f"{batch.name}.progress")
 
 
 @contextmanager
