@@ -30,6 +30,7 @@ from stopwatch import Stopwatch, clock, one_thread, take_turns, timed
 from online_laplace import __version__
 from online_laplace.curvature import curvature
 from online_laplace.hyper.prior import initial_hyper
+from online_laplace.process import prepare
 from online_laplace.train.gauss_newton import GaussNewton
 from online_laplace.train.online import MEANS, Online
 from online_laplace.types import Problem
@@ -192,6 +193,7 @@ def run(sizes: list[Size], seconds: float) -> dict:
 
 
 def main() -> None:
+    prepare()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--json", default="bench.json")
     parser.add_argument("--seconds", type=float, default=12, help="for each size and dtype")

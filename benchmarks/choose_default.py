@@ -18,14 +18,15 @@ from dataclasses import replace
 import torch
 
 from online_laplace.data import TABLES, load_table
-from online_laplace.experiments.batch import batch
-from online_laplace.experiments.specification import Specification
 from online_laplace.hyper.prior import initial_hyper
 from online_laplace.model.mlp import MLP
 from online_laplace.model.network import initial_weights
 from online_laplace.posterior.metrics import score
 from online_laplace.posterior.mixture import predict_mixture
 from online_laplace.posterior.predictive import Units
+from online_laplace.process import prepare
+from online_laplace.protocol.batch import batch
+from online_laplace.protocol.specification import Specification
 from online_laplace.train.gauss_newton import GaussNewton
 from online_laplace.train.online import MEANS
 from online_laplace.train.trajectory import TRAIL_LENGTH
@@ -122,6 +123,7 @@ def scores_of(network, components, state, data, spec, keep, moment, seconds):
 
 
 def main() -> None:
+    prepare()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("out")
     parser.add_argument("--device", default="cpu")

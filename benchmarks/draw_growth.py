@@ -9,7 +9,7 @@ from growth import GROWS, OUT
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from online_laplace.experiments.figures.style import BLUE, GREY, grid, house_style, log_axis
+from online_laplace.style import BLUE, GREY, grid, house_style, log_axis
 
 TARGET = Path(__file__).parents[1] / "docs" / "images" / "growth.png"
 # What is drawn, in which unit, and the fitted keys that go with it.

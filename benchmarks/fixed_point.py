@@ -13,11 +13,12 @@ import json
 import time
 
 from online_laplace.data import load_table
-from online_laplace.experiments.batch import batch
-from online_laplace.experiments.specification import Specification
 from online_laplace.hyper.prior import initial_hyper
 from online_laplace.model.mlp import MLP
 from online_laplace.model.network import initial_weights
+from online_laplace.process import prepare
+from online_laplace.protocol.batch import batch
+from online_laplace.protocol.specification import Specification
 from online_laplace.train.gauss_newton import GaussNewton
 from online_laplace.train.history import observe
 from online_laplace.train.loop import Watch, run
@@ -67,6 +68,7 @@ def arrive(
 
 
 def main() -> None:
+    prepare()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("out")
     parser.add_argument("--device", default="cpu")

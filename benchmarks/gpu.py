@@ -17,11 +17,12 @@ import time
 import torch
 
 from online_laplace.data import load_table
-from online_laplace.experiments.batch import batch
-from online_laplace.experiments.specification import Specification
 from online_laplace.hyper.prior import initial_hyper
 from online_laplace.model.mlp import MLP
 from online_laplace.model.network import initial_weights
+from online_laplace.process import prepare
+from online_laplace.protocol.batch import batch
+from online_laplace.protocol.specification import Specification
 from online_laplace.train.descent import Descent, ValidatedDescent
 from online_laplace.train.gauss_newton import GaussNewton
 from online_laplace.train.history import observe
@@ -140,6 +141,7 @@ def _short(value) -> str:
 
 
 def main() -> None:
+    prepare()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--json", default="gpu.json")
     parser.add_argument("--replicas", type=int, nargs="+", default=[20])

@@ -26,6 +26,7 @@ from sizes import made_up
 from stopwatch import clock, one_thread
 
 from online_laplace.hyper.prior import initial_hyper
+from online_laplace.process import prepare
 from online_laplace.train.online import MEANS, Online
 
 OUT = Path(__file__).parents[1] / "docs" / "data" / "growth.json"
@@ -107,6 +108,7 @@ def exponents(name: str, points: list[dict]) -> dict[str, float]:
 
 
 def main() -> None:
+    prepare()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("out", nargs="?", type=Path, default=OUT)
     parser.add_argument("--seconds", type=float, default=1.0, help="of steps at each size")

@@ -12,14 +12,14 @@ import json
 import sys
 
 from online_laplace.data import load_table
-from online_laplace.experiments.batch import batch
-from online_laplace.experiments.specification import Specification
 from online_laplace.hyper.fixed_weights import maximise_evidence
 from online_laplace.hyper.mackay import at_mode, at_weights
 from online_laplace.hyper.prior import STRUCTURES, initial_hyper
 from online_laplace.model.mlp import MLP
 from online_laplace.model.network import initial_weights
 from online_laplace.model.tangent import linearise
+from online_laplace.protocol.batch import batch
+from online_laplace.protocol.specification import Specification
 from online_laplace.train.gauss_newton import GaussNewton
 
 

@@ -35,11 +35,12 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from online_laplace.data import load_table
-from online_laplace.experiments.batch import batch
-from online_laplace.experiments.specification import Specification
 from online_laplace.hyper.prior import initial_hyper
 from online_laplace.model.mlp import MLP
 from online_laplace.model.network import initial_weights
+from online_laplace.process import prepare
+from online_laplace.protocol.batch import batch
+from online_laplace.protocol.specification import Specification
 from online_laplace.train.gauss_newton import GaussNewton
 from online_laplace.train.online import MEANS, Online
 
@@ -50,7 +51,7 @@ SPLITS = tuple(range(10))
 
 # A job of a minute or so on one thread, and the three ways to do it.
 JOB = ["yacht", "energy", "wine", "--procedure", "ol,lm,default", "--splits", "4", "--steps", "50", "--quiet"]
-UNDIVIDED = "from online_laplace.experiments import parts; parts.WORTH_DIVIDING = float('inf'); "
+UNDIVIDED = "from online_laplace.protocol import parts; parts.WORTH_DIVIDING = float('inf'); "
 COMMANDS = {
     "--workers 1": ("", ["--workers", "1"]),
     "by default": ("", []),
@@ -84,6 +85,7 @@ DISTURBED = 0.05
 
 def serve(orders: Connection) -> None:
     """A process that makes programs and takes steps of them when it is told to."""
+    prepare()
     orders.send("here")
     while (order := orders.recv()) is not None:
         table, step, groups, threads, steps = order

@@ -39,6 +39,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from online_laplace.hyper.prior import initial_hyper
 from online_laplace.posterior.predictive import Units
+from online_laplace.process import prepare
 from online_laplace.train.gauss_newton import GaussNewton
 from online_laplace.train.history import Evaluation, observe
 from online_laplace.train.loop import Watch, run
@@ -240,6 +241,7 @@ def main() -> None:
             if kind == "regressor":
                 fit_and_predict(int(given[0]), json.loads(given[1]))
             else:
+                prepare()
                 way, *size = given
                 print(json.dumps(one_case(way, *(int(value) for value in size[:2]), bool(int(size[2])))))
         return

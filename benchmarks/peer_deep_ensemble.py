@@ -19,13 +19,13 @@ import torch
 from torch.nn.functional import softplus
 
 from online_laplace.data import TABLES, load_table
-from online_laplace.experiments.batch import batch
-from online_laplace.experiments.specification import Specification
 from online_laplace.model.mlp import MLP
 from online_laplace.model.network import initial_weights
 from online_laplace.posterior.metrics import score
 from online_laplace.posterior.mixture import Mixture
 from online_laplace.posterior.predictive import Predictive, Units
+from online_laplace.protocol.batch import batch
+from online_laplace.protocol.specification import Specification
 
 SPLITS = list(range(10))
 BATCH = 100

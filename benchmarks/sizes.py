@@ -7,9 +7,9 @@ from typing import NamedTuple
 import torch
 
 from online_laplace.data import TABLES, load_table
-from online_laplace.experiments.batch import batch
-from online_laplace.experiments.specification import DTYPES, Specification
 from online_laplace.model.mlp import MLP
+from online_laplace.protocol.batch import batch
+from online_laplace.protocol.specification import DTYPES, Specification
 from online_laplace.types import Problem
 
 UNITS = 50

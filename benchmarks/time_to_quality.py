@@ -30,14 +30,15 @@ from stopwatch import Stopwatch, clock, one_thread
 from torch import Tensor
 
 from online_laplace.data import TABLES, load_table
-from online_laplace.experiments.batch import Batch, batch
-from online_laplace.experiments.specification import ONLINE_STEPS, Specification
-from online_laplace.experiments.training import training
 from online_laplace.hyper.prior import initial_hyper
 from online_laplace.model.mlp import MLP
 from online_laplace.model.network import initial_weights
 from online_laplace.posterior.mixture import Mixture
 from online_laplace.posterior.predictive import Posterior, Predictive
+from online_laplace.process import prepare
+from online_laplace.protocol.batch import Batch, batch
+from online_laplace.protocol.specification import ONLINE_STEPS, Specification
+from online_laplace.protocol.training import training
 from online_laplace.train.gauss_newton import GaussNewton
 from online_laplace.train.online import MEANS, Online
 from online_laplace.train.trajectory import TRAIL_LENGTH
@@ -264,6 +265,7 @@ METHODS: dict[str, Callable[[str, int], Iterator[tuple[str, dict]]]] = {
 
 
 def main() -> None:
+    prepare()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("out", nargs="?", type=Path, default=OUT)
     parser.add_argument("--tables", default=",".join(TABLES))

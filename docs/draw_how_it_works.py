@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from online_laplace import OnlineLaplaceRegressor
-from online_laplace.experiments.figures.style import (
+from online_laplace.style import (
     BLUE,
     GREY,
     SKY,

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from online_laplace.curvature import Precision, curvature
 from online_laplace.data import load_table
-from online_laplace.experiments.batch import batch
-from online_laplace.experiments.specification import Specification
 from online_laplace.hyper.prior import initial_hyper
 from online_laplace.model.mlp import MLP
 from online_laplace.model.tangent import TangentModel, linearise
+from online_laplace.protocol.batch import batch
+from online_laplace.protocol.specification import Specification
 from online_laplace.train.history import Evaluation
 from online_laplace.types import Hyper, Problem
 

@@ -14,8 +14,8 @@ import pytest
 from rich.console import Console
 
 from online_laplace.data import load_table
-from online_laplace.experiments.runner import run_procedure
-from online_laplace.experiments.training import training
+from online_laplace.protocol.runner import run_procedure
+from online_laplace.protocol.training import training
 from online_laplace.train.gauss_newton import GaussNewton
 from online_laplace.train.online import MEANS
 

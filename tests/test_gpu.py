@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from online_laplace.data import load_table
-from online_laplace.experiments.batch import batch
-from online_laplace.experiments.runner import run_procedure
-from online_laplace.experiments.specification import Specification
 from online_laplace.hyper.prior import initial_hyper
 from online_laplace.model.mlp import MLP
 from online_laplace.model.network import initial_weights
+from online_laplace.protocol.batch import batch
+from online_laplace.protocol.runner import run_procedure
+from online_laplace.protocol.specification import Specification
 from online_laplace.train.gauss_newton import GaussNewton
 from online_laplace.train.online import MEANS, Online
 

@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import load_file
 
 from online_laplace.data import TABLES, load_table
-from online_laplace.experiments.runner import run_procedure
-from online_laplace.experiments.specification import Specification
+from online_laplace.protocol.runner import run_procedure
+from online_laplace.protocol.specification import Specification
 from online_laplace.train.checkpoint import history_arrays
 
 ROOT = Path(__file__).parent.parent

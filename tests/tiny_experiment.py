@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from online_laplace.experiments.profile import Profile
-from online_laplace.experiments.specification import Specification
-from online_laplace.experiments.store import Store
+from online_laplace.protocol.profile import Profile
+from online_laplace.protocol.specification import Specification
+from online_laplace.store.store import Store
 
 
 def tiny_profile(**settings: Any) -> Profile:

@@ -184,7 +184,7 @@ def test_a_table_that_cannot_be_used_leaves_one_line_and_no_model(case, command,
 
 
 def test_a_file_too_large_for_the_exact_method_is_refused_before_it_is_read(command, houses, monkeypatch):
-    monkeypatch.setattr("online_laplace.experiments.size.memory_of", lambda device: 10**5)
+    monkeypatch.setattr("online_laplace.memory.memory_of", lambda device: 10**5)
     monkeypatch.setattr(pd, "read_csv", None)
     code, out, err = command(*FIT)
     assert code == 2 and out == "" and len(err.strip().splitlines()) == 1

@@ -15,7 +15,7 @@ from online_laplace import OnlineLaplaceRegressor
 from online_laplace.curvature import curvature
 from online_laplace.errors import InputError
 from online_laplace.estimators.failures import TrainingFailedError
-from online_laplace.experiments.size import check_size, needed_bytes
+from online_laplace.memory import check_size, needed_bytes
 from online_laplace.posterior import predictive
 from online_laplace.posterior.predictive import Posterior
 from online_laplace.train.gauss_newton import GaussNewton
@@ -160,7 +160,7 @@ def test_the_log_likelihood_takes_one_target_per_row(fitted, rows):
 def test_what_does_not_fit_in_memory_is_refused_with_the_number_of_rows_that_would(
     rows, outputs, weights, reason, monkeypatch
 ):
-    monkeypatch.setattr("online_laplace.experiments.size.memory_of", lambda device: 8 * 2**30)
+    monkeypatch.setattr("online_laplace.memory.memory_of", lambda device: 8 * 2**30)
     with pytest.raises(InputError, match=rf"{rows:,} rows are too many .* at most [\d,]+ rows") as caught:
         check_size(rows, outputs, weights, 5)
     assert reason in str(caught.value)
@@ -171,12 +171,12 @@ def test_what_does_not_fit_in_memory_is_refused_with_the_number_of_rows_that_wou
 
 
 def test_a_million_rows_fit_where_weights_are_few(monkeypatch):
-    monkeypatch.setattr("online_laplace.experiments.size.memory_of", lambda device: 4 * 2**30)
+    monkeypatch.setattr("online_laplace.memory.memory_of", lambda device: 4 * 2**30)
     OnlineLaplaceRegressor().check_size(1_000_000, 8)
 
 
 def test_where_no_number_of_rows_fits_none_is_named(monkeypatch):
-    monkeypatch.setattr("online_laplace.experiments.size.memory_of", lambda device: 2**10)
+    monkeypatch.setattr("online_laplace.memory.memory_of", lambda device: 2**10)
     with pytest.raises(InputError, match="so use fewer columns"):
         check_size(1_000, 1, 600, 5)
 
@@ -189,7 +189,7 @@ def test_members_and_outputs_add_up():
 
 
 def test_the_size_is_checked_before_the_work(monkeypatch):
-    monkeypatch.setattr("online_laplace.experiments.size.memory_of", lambda device: 2**10)
+    monkeypatch.setattr("online_laplace.memory.memory_of", lambda device: 2**10)
     monkeypatch.setattr("online_laplace.estimators.regressor.begin", None)
     with pytest.raises(InputError, match="too many for the exact method"):
         OnlineLaplaceRegressor(**QUICK).fit(X, Y)

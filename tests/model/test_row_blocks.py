@@ -6,10 +6,11 @@ import pytest
 import torch
 from hypothesis import given
 
+from online_laplace import memory
 from online_laplace.curvature import curvature
 from online_laplace.errors import InputError
-from online_laplace.model import jacobian
-from online_laplace.model.jacobian import RowBlocks, blocks, forward_rows, held_bytes, linearise_rows
+from online_laplace.memory import held_bytes
+from online_laplace.model.jacobian import RowBlocks, blocks, forward_rows, linearise_rows
 from online_laplace.model.mlp import MLP
 from online_laplace.model.tangent import jacobian_vector, linearise, nn_loss, vector_jacobian
 from problems import cases, make_case, normal
@@ -18,8 +19,8 @@ from problems import cases, make_case, normal
 @pytest.fixture
 def small(monkeypatch):
     """No J is small, and a block is 1000 bytes."""
-    monkeypatch.setattr(jacobian, "LARGEST_WHOLE", 0)
-    monkeypatch.setattr(jacobian, "BLOCK", 1000)
+    monkeypatch.setattr(memory, "LARGEST_WHOLE", 0)
+    monkeypatch.setattr(memory, "BLOCK", 1000)
 
 
 def close(left, right):
@@ -82,8 +83,8 @@ def test_forms_that_need_all_of_j_refuse_blocks(small, form):
 
 def test_what_is_held_of_a_large_jacobian_is_a_block():
     cpu = torch.device("cpu")
-    assert held_bytes(jacobian.LARGEST_WHOLE, 1000, 100, cpu) == jacobian.LARGEST_WHOLE
-    assert held_bytes(2 * jacobian.LARGEST_WHOLE, 10**6, 100, cpu) == jacobian.BLOCK
+    assert held_bytes(memory.LARGEST_WHOLE, 1000, 100, cpu) == memory.LARGEST_WHOLE
+    assert held_bytes(2 * memory.LARGEST_WHOLE, 10**6, 100, cpu) == memory.BLOCK
     assert held_bytes(2**40, 1000, 2000, cpu) == 2**40
 
 

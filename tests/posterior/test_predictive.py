@@ -11,13 +11,13 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from online_laplace.data import load_table, paper_splits
-from online_laplace.experiments.batch import batch
-from online_laplace.experiments.specification import Specification
 from online_laplace.hyper.prior import initial_hyper
 from online_laplace.model.mlp import MLP
 from online_laplace.model.network import initial_weights
 from online_laplace.posterior.metrics import score
 from online_laplace.posterior.predictive import Posterior, Predictive, Units
+from online_laplace.protocol.batch import batch
+from online_laplace.protocol.specification import Specification
 from online_laplace.train.history import observe
 from problems import cases, make_case, normal
 from reference import dense

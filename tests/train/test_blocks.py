@@ -7,15 +7,11 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from online_laplace import OnlineLaplaceRegressor
+from online_laplace import OnlineLaplaceRegressor, memory
 from online_laplace.data import Table
-from online_laplace.experiments import snapshots
-from online_laplace.experiments.runner import run_procedure
-from online_laplace.experiments.specification import Specification
 from online_laplace.hyper.fixed_weights import maximise_evidence
 from online_laplace.hyper.mackay import at_mode, at_weights
 from online_laplace.hyper.prior import initial_hyper
-from online_laplace.model import jacobian
 from online_laplace.model.jacobian import RowBlocks
 from online_laplace.model.mlp import MLP
 from online_laplace.model.network import initial_weights
@@ -23,6 +19,9 @@ from online_laplace.model.tangent import linearise
 from online_laplace.posterior import mixture
 from online_laplace.posterior.mixture import predict_mixture
 from online_laplace.posterior.predictive import Posterior, Units
+from online_laplace.protocol import snapshots
+from online_laplace.protocol.runner import run_procedure
+from online_laplace.protocol.specification import Specification
 from online_laplace.train.adam import Adam
 from online_laplace.train.checkpoint import history_arrays
 from online_laplace.train.history import Evaluation, observe
@@ -46,8 +45,8 @@ def in_blocks(monkeypatch):
 
     def compute(work):
         with monkeypatch.context() as patch:
-            patch.setattr(jacobian, "LARGEST_WHOLE", 0)
-            patch.setattr(jacobian, "BLOCK", 1000)
+            patch.setattr(memory, "LARGEST_WHOLE", 0)
+            patch.setattr(memory, "BLOCK", 1000)
             patch.setattr(mixture, "PIECE", 50)
             return work()
 
@@ -262,7 +261,7 @@ STEPS = {
 @pytest.mark.parametrize("procedure", STEPS)
 @pytest.mark.parametrize("n", [1500, 180, 60], ids=["many rows", "as many rows as weights", "dual"])
 def test_a_step_and_a_look_hold_two_of_j_and_three_of_h(procedure, n, monkeypatch):
-    monkeypatch.setattr(jacobian, "BLOCK", 2**13)
+    monkeypatch.setattr(memory, "BLOCK", 2**13)
     case = make_case(MLP(14, (10,)), n, replicas=(1,))
     d = case.network.d_w
     J, H = 8 * n * d, 8 * min(n, d) ** 2

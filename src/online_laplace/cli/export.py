@@ -14,8 +14,8 @@ def export(
 ) -> None:
     """Write a compact copy of finished results, with its own figures and report."""
     # Imported here so that `--help` does not wait for torch.
-    from online_laplace.experiments.export import open_results, write_export
-    from online_laplace.experiments.reproduce import draw
+    from online_laplace.cli.drawing import draw
+    from online_laplace.store.export import open_results, write_export
 
     write_export(open_results(folder), target)
     # Drawn from the copy, so that what is shown is what is kept.

@@ -20,6 +20,7 @@ from online_laplace.cli.reproduce import reproduce
 from online_laplace.cli.select import select
 from online_laplace.cli.train import train
 from online_laplace.errors import OnlineLaplaceError
+from online_laplace.process import prepare
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -56,6 +57,7 @@ for _command in (reproduce, redraw, export, pack, unpack):
 
 def main() -> None:
     """Run the command line; a mistake of the caller's is one line on stderr and exit code 2."""
+    prepare()
     try:
         app()
     except OnlineLaplaceError as error:

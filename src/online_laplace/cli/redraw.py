@@ -13,7 +13,7 @@ def redraw(
 ) -> None:
     """Draw the figures and write the report of stored results; say if they are older than the code."""
     # Imported here so that `--help` does not wait for torch.
-    from online_laplace.experiments.export import open_results
-    from online_laplace.experiments.reproduce import draw
+    from online_laplace.cli.drawing import draw
+    from online_laplace.store.export import open_results
 
     draw(open_results(folder), folder)

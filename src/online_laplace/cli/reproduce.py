@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from online_laplace.cli.options import names
-
-if TYPE_CHECKING:
-    from online_laplace.experiments.profile import Profile
 
 
 def reproduce(
@@ -36,47 +34,37 @@ def reproduce(
     restart: Annotated[
         bool, typer.Option("--restart", help="Set an earlier run in the folder aside and begin anew.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="A line per batch instead of live bars.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Lines instead of live bars.")] = False,
 ) -> None:
     """Run the experiment, draw its figures and write its report; after an interruption, go on."""
     # Imported here so that `--help` does not wait for torch.
-    from online_laplace.experiments.fan_out import Workers
-    from online_laplace.experiments.profile import named_profile
-    from online_laplace.experiments.reproduce import reproduce_all
+    from online_laplace.cli.drawing import draw
+    from online_laplace.protocol.profile import adjusted, named_profile
+    from online_laplace.protocol.runner import Record
+    from online_laplace.protocol.summary import print_summary
+    from online_laplace.store.results import Results
+    from online_laplace.store.store import Store
+    from online_laplace.style import house_style
+    from online_laplace.workers.experiment import train_all
+    from online_laplace.workers.fan_out import Workers, run_batches
 
-    chosen = named_profile(profile)
-    chosen = _adjust(chosen, tables, procedures, splits, splits_per_batch)
-    chosen = _override(chosen, [f"device={device}", *(settings or [])])
-    folder = out or Path("runs") / profile
-    crew = Workers(
-        backend=backend, scheduler=scheduler, **({"count": workers} if workers is not None else {})
+    chosen = adjusted(
+        named_profile(profile),
+        tables=None if tables is None else names(tables),
+        procedures=None if procedures is None else names(procedures),
+        splits=splits,
+        splits_per_batch=splits_per_batch,
+        settings=[f"device={device}", *(settings or [])],
     )
+    folder = out or Path("runs") / profile
+    crew = Workers(workers, backend, scheduler)
+    with house_style():
+        pass  # without matplotlib, say so before the work and not after it
     try:
-        reproduce_all(chosen, folder, crew, restart=restart, quiet=quiet)
+        train_all(chosen, folder, partial(run_batches, workers=crew), restart=restart, quiet=quiet)
+        results = Results.of(Store.open(folder))
+        print_summary([Record(**record) for record in results.records], Console())
+        draw(results, folder)
     except KeyboardInterrupt:
         typer.echo("\nstopped: the same command goes on from here", err=True)
         raise typer.Exit(130) from None
-
-
-def _adjust(
-    profile: Profile,
-    tables: str | None,
-    procedures: str | None,
-    splits: int | None,
-    splits_per_batch: int | None,
-) -> Profile:
-    if tables is not None:
-        profile = replace(profile, tables=tuple(names(tables)))
-    if procedures is not None:
-        profile = replace(profile, procedures=tuple(names(procedures)))
-    if splits is not None:
-        profile = replace(profile, splits=splits, splits_per_batch=max(splits, 1))
-    if splits_per_batch is not None:
-        profile = replace(profile, splits_per_batch=splits_per_batch)
-    return profile
-
-
-def _override(profile: Profile, settings: list[str]) -> Profile:
-    from online_laplace.experiments.profile import override
-
-    return replace(profile, specification=override(profile.specification, settings))

@@ -96,8 +96,8 @@ def print_ranking(found: Selection, console: Console) -> None:
 
 
 def _draw(found: Selection, path: Path) -> None:
-    from online_laplace.experiments.figures.style import house_style
     from online_laplace.selection.plot import plot_selection
+    from online_laplace.style import house_style
 
     with house_style():
         import matplotlib.pyplot as plt

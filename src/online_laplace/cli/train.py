@@ -56,8 +56,9 @@ def train(
 ) -> None:
     """Train networks on tables, split by split, and report how well they predict."""
     # Imported here so that `--help` does not wait for torch.
-    from online_laplace.experiments.console import print_summary, train_with_progress
-    from online_laplace.experiments.training import trainings
+    from online_laplace.protocol.summary import print_summary
+    from online_laplace.protocol.training import trainings
+    from online_laplace.workers.train_tables import train_with_progress
 
     chosen = {
         "hidden": None if hidden is None else widths(hidden),

@@ -22,8 +22,6 @@ from scipy.linalg import cython_blas, cython_lapack
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
-from online_laplace.curvature.allocator import keep_freed_blocks
-
 # A triangle up to this size is inverted by LAPACK, a larger one by halves and products, which are faster.
 SMALLEST_HALF = 64
 
@@ -127,7 +125,6 @@ def squared_norms(A: Tensor) -> Tensor:
 
 def _for_each(count: int, work: Callable[[int], None]) -> None:
     """Do the work for every replica: side by side if there are enough of them, else with threads inside."""
-    keep_freed_blocks()
     threads = torch.get_num_threads()
     if count < threads:
         with _blas_threads(threads):

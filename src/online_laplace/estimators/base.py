@@ -17,8 +17,8 @@ from online_laplace import defaults
 from online_laplace.errors import InputError, known_name
 from online_laplace.estimators.checks import count, is_count
 from online_laplace.estimators.training import Architecture, Plan
-from online_laplace.experiments.size import check_size
 from online_laplace.hyper.prior import STRUCTURES
+from online_laplace.memory import check_size
 from online_laplace.model.activations import ACTIVATIONS
 from online_laplace.model.mlp import MLP
 from online_laplace.train.online import MEANS
@@ -116,10 +116,20 @@ class OnlineLaplaceEstimator(BaseEstimator):  # type: ignore[misc]
         if not self.verbose:
             yield None
             return
-        from online_laplace.estimators.progress import training_bar
+        from online_laplace.progress import Bars
 
-        with training_bar(self.max_steps) as tick:
+        with Bars() as bars:
+            bar = bars.add("training", self.max_steps)
+            first: int | None = None
+
+            def tick(step: int) -> None:
+                nonlocal first
+                # A run that goes on from an earlier one begins its count where that one ended.
+                first = step if first is None else first
+                bar.update(step - first)
+
             yield tick
+            bar.update(self.max_steps)
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether `fit` has been called."""

@@ -13,13 +13,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from online_laplace.memory import fewest, limits
 from online_laplace.model.network import Network
-
-# Bytes on a CPU. A J larger than the first is not kept: its blocks are made anew whenever they are needed,
-# which costs little beside the products they go into. Blocks of the second size stay near the processor, and
-# the allocator hands their memory on from one to the next.
-LARGEST_WHOLE = 2**29
-BLOCK = 2**24
 
 Block = tuple[slice, Tensor]
 
@@ -213,14 +208,6 @@ def linearise_rows(network: Network, w: Tensor, X: Tensor) -> tuple[Tensor, Jaco
     return parts.collected() if n * k < d else (parts.outputs(), parts)
 
 
-def held_bytes(J_bytes: int, residuals: int, weights: int, device: torch.device) -> int:
-    """How much of a J of this size is in memory at a time."""
-    whole, block = _limits(device)
-    if J_bytes <= whole or residuals < weights:
-        return J_bytes
-    return max(block, J_bytes // residuals * _fewest(weights))
-
-
 def _fill_rows(whole: Tensor, parts: Iterable[Block]) -> Tensor:
     """`whole` (…, n, k) with its rows taken from the parts.
 
@@ -251,24 +238,11 @@ def _rows_of_block(shape: torch.Size, like: Tensor) -> int:
     """How many rows to take at a time: those of a block, and enough to multiply by."""
     *replicas, _, k, d = shape
     row = like.element_size() * math.prod(replicas) * k * d
-    return max(1, _limits(like.device)[1] // max(1, row), _fewest(d) // k)
-
-
-def _fewest(weights: int) -> int:
-    """As many residuals as products need to be fast; they take an eighth of the room of H at most."""
-    return min(256, weights // 8)
+    return max(1, limits(like.device)[1] // max(1, row), fewest(d) // k)
 
 
 def _is_small(network: Network, w: Tensor, X: Tensor) -> bool:
-    return math.prod(_shape(network, w, X)) * w.element_size() <= _limits(w.device)[0]
-
-
-def _limits(device: torch.device) -> tuple[int, int]:
-    """The largest J that is kept and the largest block; an accelerator pays for every block."""
-    if device.type != "cuda":
-        return LARGEST_WHOLE, BLOCK
-    memory = torch.cuda.get_device_properties(device).total_memory
-    return memory // 16, memory // 256
+    return math.prod(_shape(network, w, X)) * w.element_size() <= limits(w.device)[0]
 
 
 def _shape(network: Network, w: Tensor, X: Tensor) -> torch.Size:

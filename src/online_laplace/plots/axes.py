@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from online_laplace.experiments.figures.style import house_style
+from online_laplace.style import house_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,19 +9,14 @@ from numpy.typing import ArrayLike
 
 from online_laplace.data.checks import Floats
 from online_laplace.errors import known_name
-from online_laplace.experiments.figures.style import BLUE, GREY, VERMILLION
 from online_laplace.plots.axes import drawing_on
+from online_laplace.posterior.coverage import LEVELS, coverages
+from online_laplace.style import BLUE, GREY, VERMILLION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 KINDS = ("reliability", "pit", "coverage")
-LEVELS = (0.5, 0.8, 0.9, 0.95)
-
-
-def coverages(pit: Floats, levels: ArrayLike = LEVELS) -> Floats:
-    """The share of rows inside the central interval of each level, from P(Y ≤ y) at the truth."""
-    return (np.abs(pit - 0.5)[:, None] <= np.asarray(levels) / 2).mean(axis=0)
 
 
 def plot_calibration(

@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from online_laplace.errors import known_name
-from online_laplace.experiments.figures.style import BLUE, VERMILLION, log_axis
 from online_laplace.plots.axes import drawing_on
+from online_laplace.style import BLUE, VERMILLION, log_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from online_laplace.experiments.figures.style import house_style
 from online_laplace.plots.calibration import plot_calibration
 from online_laplace.plots.history import plot_history
 from online_laplace.plots.predictions import plot_predictions
 from online_laplace.plots.relevance import plot_relevance
+from online_laplace.style import house_style
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;

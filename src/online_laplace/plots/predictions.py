@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from online_laplace.data.checks import Floats
 from online_laplace.errors import InputError
-from online_laplace.experiments.figures.style import BLUE, GREY, SKY
 from online_laplace.plots.axes import drawing_on
+from online_laplace.style import BLUE, GREY, SKY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

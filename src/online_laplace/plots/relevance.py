@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from online_laplace.errors import InputError
-from online_laplace.experiments.figures.style import BLUE
 from online_laplace.plots.axes import drawing_on
+from online_laplace.style import BLUE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from online_laplace.experiments.figures.style import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION
 from online_laplace.selection.rank import Selection
+from online_laplace.style import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,8 +14,8 @@ from scipy.stats import spearmanr
 from online_laplace import defaults
 from online_laplace.data import Table, check_arrays
 from online_laplace.errors import InputError
-from online_laplace.experiments.runner import Record, run_procedure
-from online_laplace.experiments.specification import Specification
+from online_laplace.protocol.runner import Record, run_procedure
+from online_laplace.protocol.specification import Specification
 from online_laplace.selection.candidates import Candidate, combine
 
 Heard = Callable[[Candidate], None]

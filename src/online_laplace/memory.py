@@ -1,0 +1,130 @@
+"""What the exact method holds in memory at a time, and the refusal of what would not fit."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+
+from online_laplace.errors import InputError
+
+# Bytes on a CPU. A J larger than the first is not kept: its blocks are made anew whenever they are needed,
+# which costs little beside the products they go into. Blocks of the second size stay near the processor, and
+# the allocator hands their memory on from one to the next.
+LARGEST_WHOLE = 2**29
+BLOCK = 2**24
+
+# Beside the network's own arrays there are the libraries and everything else on the machine.
+SHARE_OF_MEMORY = 0.7
+
+# What is held of J at a time: a step's and a look's where it is kept, else a block and what is made of it.
+# Beside the three matrices H of a step, blocks and panels of it add up to one more.
+JACOBIANS = 2
+BLOCKS = 5
+MATRICES = 4
+
+# Numbers held for every residual (outputs, residuals, scores) and for every input (copies of the table).
+PER_RESIDUAL = 20
+PER_INPUT = 6
+
+
+def needed_bytes(
+    residuals: int,
+    weights: int,
+    members: int,
+    *,
+    outputs: int = 1,
+    inputs: int = 0,
+    device: str = "cpu",
+) -> int:
+    """The peak of training `members` networks of this many weights.
+
+    `residuals` are rows times outputs, each with a noise level and a matrix of its own; `inputs` are the
+    numbers in the table of features.
+    """
+    smaller = min(residuals, weights)
+    J = 8 * members * residuals * weights
+    held = held_bytes(J, residuals, weights, torch.device(device))
+    jacobians = (JACOBIANS if held == J else BLOCKS) * held
+    matrices = 8 * members * (MATRICES + outputs - 1) * smaller * smaller
+    rows = 8 * (members * PER_RESIDUAL * residuals + PER_INPUT * inputs)
+    return jacobians + matrices + rows
+
+
+def held_bytes(J_bytes: int, residuals: int, weights: int, device: torch.device) -> int:
+    """How much of a J of this size is in memory at a time."""
+    whole, block = limits(device)
+    if J_bytes <= whole or residuals < weights:
+        return J_bytes
+    return max(block, J_bytes // residuals * fewest(weights))
+
+
+def limits(device: torch.device) -> tuple[int, int]:
+    """The largest J that is kept and the largest block; an accelerator pays for every block."""
+    if device.type != "cuda":
+        return LARGEST_WHOLE, BLOCK
+    memory = torch.cuda.get_device_properties(device).total_memory
+    return memory // 16, memory // 256
+
+
+def fewest(weights: int) -> int:
+    """As many residuals as products need to be fast; they take an eighth of the room of H at most."""
+    return min(256, weights // 8)
+
+
+def memory_of(device: str) -> int:
+    """The bytes of memory that a torch device has; for the CPU, no more than the control group allows."""
+    if torch.device(device).type == "cuda":
+        return torch.cuda.get_device_properties(torch.device(device)).total_memory
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        allowed = int(Path("/sys/fs/cgroup/memory.max").read_text())
+    except (OSError, ValueError):  # no control group, or one without a limit
+        return physical
+    return min(physical, allowed)
+
+
+def check_size(
+    rows: int, outputs: int, weights: int, members: int, device: str = "cpu", *, features: int = 0
+) -> None:
+    """Refuse what does not fit in memory, saying how many rows would. Raises InputError."""
+
+    def needed(n: int) -> int:
+        return needed_bytes(
+            n * outputs, weights, members, outputs=outputs, inputs=n * features, device=device
+        )
+
+    available = memory_of(device)
+    if needed(rows) <= SHARE_OF_MEMORY * available:
+        return
+    # A larger J may need less memory, because it is not kept: what fits is looked for from above.
+    fitting = next((n for n in _round_numbers_below(rows) if needed(n) <= SHARE_OF_MEMORY * available), 0)
+    advice = f"use a random sample of at most {fitting:,} rows, " if fitting >= 2 else "use "
+    raise InputError(
+        f"{rows:,} rows are too many for the exact method: {members} network{'s' if members > 1 else ''} of "
+        f"{weights:,} weights would need about {_gib(needed(rows))} of memory, and there are "
+        f"{_gib(available)}. {_what_is_large(rows * outputs, weights, members)}, so {advice}fewer columns, "
+        "fewer hidden units or fewer members; data that must be taken whole need a method that works in "
+        "mini-batches"
+    )
+
+
+def _what_is_large(residuals: int, weights: int, members: int) -> str:
+    """Why it is too much, in words."""
+    if residuals < weights:
+        return "Every row's gradient is held for every weight"
+    if MATRICES * weights * weights > PER_RESIDUAL * residuals:
+        return "A matrix of weights by weights is held for every network"
+    return "The outputs of every network are held for every row"
+
+
+def _round_numbers_below(count: int) -> list[int]:
+    """Whole numbers of two digits and zeros, the largest first: 990, 980, …, 100, 99, 98, …, 1."""
+    found = [digits * 10**zeros for zeros in range(len(str(count))) for digits in range(10, 100)]
+    return sorted((n for n in [*range(1, 10), *found] if n < count), reverse=True)
+
+
+def _gib(count: float) -> str:
+    gib = count / 2**30
+    return f"{gib:,.0f} GiB" if gib >= 10 else f"{gib:.1f} GiB"

@@ -1,0 +1,88 @@
+"""The one progress display: live bars on stderr, and plain lines where nobody watches them."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+class Bars:
+    """Bars on stderr, a line each: what it is, how much is done, the time it took and the time left.
+
+    Where `quiet` there are none, and rich need not be installed.
+    """
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        """Nothing is shown before `with`."""
+        self._progress = None if quiet else _live()
+
+    def __enter__(self) -> Self:
+        """Begin to show."""
+        if self._progress is not None:
+            self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the bars as they are."""
+        if self._progress is not None:
+            self._progress.stop()
+
+    def add(self, label: str, total: float) -> Bar:
+        """A bar that appears, and begins to count the time, with its first `update`."""
+        if self._progress is None:
+            return Bar(None, None, total)
+        task = self._progress.add_task(label, start=False, total=total, visible=False, count="")
+        return Bar(self._progress, task, total)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One line of `Bars`."""
+
+    _progress: Progress | None
+    _task: TaskID | None
+    total: float
+
+    def update(self, done: float, count: str | None = None) -> None:
+        """So much of the total is done; `count` says it in words, by default in steps."""
+        if self._progress is None or self._task is None:
+            return
+        words = f"{done:.0f}/{self.total:.0f} steps" if count is None else count
+        self._progress.start_task(self._task)
+        self._progress.update(self._task, completed=done, count=words, visible=True)
+
+    def remove(self) -> None:
+        """Take the line away."""
+        if self._progress is not None and self._task is not None:
+            self._progress.remove_task(self._task)
+
+
+def say(line: str) -> None:
+    """A line for a person or a log, on stderr, at once."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def watched() -> bool:
+    """Whether stderr is a terminal, where live bars make sense."""
+    return sys.stderr.isatty()
+
+
+def _live() -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[count]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=Console(stderr=True, force_jupyter=False))

@@ -1,0 +1,25 @@
+"""The report: what it says, as a page and as a text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from online_laplace.experiments.atomic import write_bytes
+from online_laplace.figures import draw_all
+from online_laplace.store.results import Results
+
+__all__ = ["write_report"]
+
+
+def write_report(results: Results, folder: Path) -> Path:
+    """Draw the figures and write report.html and report.md into `folder`; return the page's path."""
+    from online_laplace.report.content import compose
+    from online_laplace.report.markdown import render_markdown
+    from online_laplace.report.page import render_page
+    from online_laplace.report.trajectories import chart_data
+
+    report = compose(results, draw_all(results, folder / "figures"))
+    page = folder / "report.html"
+    write_bytes(page, render_page(report, chart_data(results)).encode())
+    write_bytes(folder / "report.md", render_markdown(report, "figures").encode())
+    return page

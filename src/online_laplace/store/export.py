@@ -1,0 +1,78 @@
+"""A finished experiment in two small files, to keep beside the code and draw from.
+
+`results.json` holds the header and every record; `arrays.safetensors`, in single precision, what figures and
+report read of the histories, and the snapshots of the weights for the first split alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from online_laplace.experiments.atomic import (
+    DamagedFileError,
+    StoreError,
+    read_arrays,
+    read_json,
+    write_arrays,
+    write_json,
+)
+from online_laplace.protocol.profile import Unit
+from online_laplace.store.results import QUANTITIES, Results, units_of
+from online_laplace.store.store import Store
+
+_RECORDS, _ARRAYS = "results.json", "arrays.safetensors"
+_KEPT = {
+    "history.steps",
+    "history.certificate.distance",
+    "history.certificate.gap",
+    *(f"history.{name}" for name, _, _ in QUANTITIES),
+}
+
+
+def open_results(folder: Path) -> Results:
+    """The results in a folder, whether it is a store or an exported copy of one."""
+    exported = (folder / _RECORDS).is_file()
+    return read_export(folder) if exported else Results.of(Store.open(folder))
+
+
+def write_export(results: Results, folder: Path) -> None:
+    """Write the compact copy."""
+    kept = {}
+    for unit, arrays in results.arrays.items():
+        for name, values in arrays.items():
+            if _is_kept(unit, name):
+                array = torch.from_numpy(values)
+                kept[f"{_prefix(unit)}{name}"] = array.float() if array.is_floating_point() else array.int()
+    write_arrays(folder / _ARRAYS, kept, {"run": results.header["run"]})
+    write_json(folder / _RECORDS, {"header": results.header, "records": results.records})
+
+
+def read_export(folder: Path) -> Results:
+    """Read what `write_export` wrote. Raises StoreError for a damaged file."""
+    try:
+        stored = read_json(folder / _RECORDS)
+        arrays, about = read_arrays(folder / _ARRAYS)
+        if about != {"run": stored["header"]["run"]}:
+            raise DamagedFileError(f"{_ARRAYS} and {_RECORDS} are not of one run")
+    except DamagedFileError as error:
+        raise StoreError(f"the results in {folder} cannot be used: {error}") from error
+    by_unit = {}
+    for unit in units_of(stored["header"]):
+        prefix = _prefix(unit)
+        by_unit[unit] = {
+            name.removeprefix(prefix): array.numpy()
+            for name, array in arrays.items()
+            if name.startswith(prefix)
+        }
+    return Results(stored["header"], stored["records"], by_unit)
+
+
+def _is_kept(unit: Unit, name: str) -> bool:
+    # Claims are judged by the first update of every split; histograms show the weights of one.
+    return name in _KEPT or name.startswith("update.") or (unit.split == 0 and name.startswith("snapshot."))
+
+
+def _prefix(unit: Unit) -> str:
+    return f"{unit.table}/{unit.procedure}/{unit.split}/"

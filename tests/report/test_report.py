@@ -1,0 +1,121 @@
+"""The report says what the records say, in both of its forms."""
+
+from __future__ import annotations
+
+import math
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from online_laplace.report.claims import FAILS, HOLDS, Claim, Finding, check_claims
+from online_laplace.report.content import _marks, compose
+from online_laplace.store.results import METHODS, Results, Spread, spread
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.images: list[dict[str, str | None]] = []
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag == "img":
+            self.images.append(given)
+        for name in ("src", "href"):
+            if given.get(name):
+                self.addresses.append(given[name] or "")
+
+
+def test_the_page_needs_no_other_file_and_no_network(tiny_report: Path) -> None:
+    page = _Page()
+    page.feed((tiny_report / "report.html").read_text())
+    assert page.addresses
+    assert all(address.startswith(("#", "data:")) for address in page.addresses)
+
+
+def test_every_picture_has_words_for_those_who_cannot_see_it(tiny_report: Path) -> None:
+    page = _Page()
+    page.feed((tiny_report / "report.html").read_text())
+    assert len(page.images) == len(list((tiny_report / "figures").glob("*.png")))
+    assert all(len(image["alt"] or "") > 30 for image in page.images)
+
+
+def test_both_forms_hold_every_number_claim_and_setting(tiny_results: Results, tiny_report: Path) -> None:
+    report = compose(tiny_results, [])
+    page, text = ((tiny_report / f"report.{kind}").read_text() for kind in ("html", "md"))
+    for grid in report.grids:
+        for _, cells in grid.rows:
+            for cell in cells:
+                assert cell.text in page
+                assert cell.text in text
+    for claim in report.claims:
+        assert claim.verdict in text
+        assert f"({len(claim.findings)} tables" not in text
+    for name, _ in report.settings:
+        assert f">{name}<" in page
+        assert f"| {name} |" in text
+    assert {"alpha", "learning rate", "split seed", "torch version", "hardware"} <= {
+        name for name, _ in report.settings
+    }
+
+
+def test_the_best_is_starred_and_only_means_within_its_standard_error_are_dotted() -> None:
+    spreads = [
+        Spread(1.0, 0.3, 10),
+        Spread(1.2, 0.1, 10),
+        Spread(1.1, 9.0, 10),
+        Spread(math.nan, math.nan, 0),
+    ]
+    assert _marks(spreads, +1) == ["", "best", "close", ""]
+    assert _marks(spreads, -1) == ["best", "close", "close", ""]
+    assert _marks(spreads, 0) == [""] * 4
+
+
+def test_a_standard_error_is_the_deviation_over_the_root_of_the_count() -> None:
+    assert spread([1.0, 2.0, 3.0, math.nan]) == (2.0, pytest.approx(1 / math.sqrt(3)), 3)
+    assert spread([5.0])[0] == 5.0
+    assert math.isnan(spread([5.0]).error)
+
+
+def test_a_verdict_counts_the_tables_that_disagree() -> None:
+    def claim(*agrees: bool) -> Claim:
+        return Claim("text", "statistic", [Finding(str(i), "", a) for i, a in enumerate(agrees)])
+
+    assert claim(True, True).verdict == HOLDS
+    assert claim(False, False).verdict == FAILS
+    assert claim(True, False, False).verdict == "holds in part: 1 of 3 tables"
+    assert claim().verdict == "not tested"
+
+
+def test_the_bound_between_the_evidences_holds_in_every_look(tiny_results: Results) -> None:
+    claim = check_claims(tiny_results)[0]
+    assert "never exceeds" in claim.text
+    assert claim.verdict == HOLDS
+
+
+def test_a_claim_turns_with_the_numbers_it_is_judged_by(tiny_results: Results) -> None:
+    place = next(c for c in check_claims(tiny_results) if "second best" in c.text)
+
+    def shifted(by: float) -> Results:
+        records = [
+            {**r, "test_log_likelihood": r["test_log_likelihood"] + (by if r["procedure"] == "ol" else 0)}
+            for r in tiny_results.records
+        ]
+        return Results(tiny_results.header, records, tiny_results.arrays)
+
+    better = next(c for c in check_claims(shifted(+100.0)) if c.text == place.text)
+    worse = next(c for c in check_claims(shifted(-100.0)) if c.text == place.text)
+    assert (better.verdict, worse.verdict) == (HOLDS, FAILS)
+
+
+def test_results_older_than_the_code_say_so(tiny_results: Results) -> None:
+    header = {**tiny_results.header, "sources": {"train/adam.py": "0" * 16}}
+    report = compose(Results(header, tiny_results.records, tiny_results.arrays), [])
+    assert any("older than the code: train/adam.py" in warning for warning in report.warnings)
+    assert not any("older" in warning for warning in compose(tiny_results, []).warnings)
+
+
+def test_the_methods_of_the_comparison_are_four() -> None:
+    assert [method.label for method in METHODS] == ["OL", "LM", "offline L_f", "offline L_h"]
