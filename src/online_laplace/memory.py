@@ -128,3 +128,15 @@ def _round_numbers_below(count: int) -> list[int]:
 def _gib(count: float) -> str:
     gib = count / 2**30
     return f"{gib:,.0f} GiB" if gib >= 10 else f"{gib:.1f} GiB"
+
+
+def check_device(name: object) -> str:
+    """The name of a torch device, if it can be used here. Raises InputError."""
+    if not isinstance(name, (str, torch.device)):
+        raise InputError(f"device must be the name of a torch device, such as 'cpu', not {name!r}")
+    try:
+        torch.ones(1, device=name).item()  # "meta" makes tensors but holds no numbers
+    except (RuntimeError, NotImplementedError, AssertionError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"device {str(name)!r} cannot be used here: {reason}") from error
+    return str(name)

@@ -57,11 +57,11 @@ def reproduce(
         settings=[f"device={device}", *(settings or [])],
     )
     folder = out or Path("runs") / profile
-    crew = Workers(workers, backend, scheduler)
+    chosen_workers = Workers(workers, backend, scheduler)
     with house_style():
         pass  # without matplotlib, say so before the work and not after it
     try:
-        train_all(chosen, folder, partial(run_batches, workers=crew), restart=restart, quiet=quiet)
+        train_all(chosen, folder, partial(run_batches, workers=chosen_workers), restart=restart, quiet=quiet)
         results = Results.of(Store.open(folder))
         print_summary([Record(**record) for record in results.records], Console())
         draw(results, folder)

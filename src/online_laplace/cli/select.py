@@ -56,7 +56,7 @@ def select(
             members=members,
             seed=seed,
             device=device,
-            heard=lambda one: live.update(
+            on_candidate=lambda one: live.update(
                 f"training {one} ({candidates.index(one) + 1} of {len(candidates)})"
             ),
         )

@@ -9,20 +9,16 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from online_laplace import defaults
+from online_laplace.ensemble.architecture import Architecture
 from online_laplace.errors import InputError, known_name
 from online_laplace.estimators.checks import count, is_count
-from online_laplace.estimators.training import Architecture, Plan
-from online_laplace.hyper.prior import STRUCTURES
-from online_laplace.memory import check_size
-from online_laplace.model.activations import ACTIVATIONS
-from online_laplace.model.mlp import MLP
+from online_laplace.estimators.training import Settings, estimator_plan
+from online_laplace.memory import check_device, check_size
 from online_laplace.train.online import MEANS
-from online_laplace.train.procedures import OPTIMISERS
 
 
 class OnlineLaplaceEstimator(BaseEstimator):  # type: ignore[misc]
@@ -75,31 +71,23 @@ class OnlineLaplaceEstimator(BaseEstimator):  # type: ignore[misc]
 
     def check_settings(self) -> None:
         """Refuse settings that `fit` would refuse. Raises InputError."""
-        self._plan()
+        self._settings()
 
     def check_size(self, rows: int, features: int, targets: int = 1) -> None:
         """Refuse, as `fit` does, data that would not fit in memory. Raises InputError."""
-        plan = self._plan()
-        network = MLP(features, plan.architecture.hidden, targets, plan.architecture.activation)
-        members = plan.architecture.members
-        check_size(rows, targets, network.d_w, members, plan.device, features=features)
+        settings = self._settings()
+        network = settings.architecture.network(features, targets)
+        check_size(rows, targets, network.d_w, settings.members, settings.device, features=features)
 
-    def _plan(self, tick: Callable[[int], None] | None = None) -> Plan:
+    def _settings(self) -> Settings:
         """The settings, checked. Raises InputError naming the one that cannot be used."""
-        architecture = Architecture(
-            hidden=_widths(self.hidden),
-            activation=known_name("activation", self.activation, ACTIVATIONS),
-            optimiser=known_name("optimiser", self.optimiser, OPTIMISERS),
-            prior=known_name("prior", self.prior, STRUCTURES),
-            members=count("members", self.members),
-        )
-        return Plan(
-            architecture,
-            procedure=known_name("procedure", self.procedure, MEANS),
-            max_steps=count("max_steps", self.max_steps),
-            tol=_tolerance(self.tol),
-            device=_device(self.device),
-            tick=tick,
+        procedure = known_name("procedure", self.procedure, MEANS)
+        steps, tolerance = count("max_steps", self.max_steps), _tolerance(self.tol)
+        return Settings(
+            Architecture(_widths(self.hidden), self.activation, self.prior),
+            count("members", self.members),
+            estimator_plan(procedure, self.optimiser, steps, tolerance),
+            check_device(self.device),
         )
 
     def _seeds(self) -> list[int]:
@@ -122,13 +110,13 @@ class OnlineLaplaceEstimator(BaseEstimator):  # type: ignore[misc]
             bar = bars.add("training", self.max_steps)
             first: int | None = None
 
-            def tick(step: int) -> None:
+            def on_step(step: int) -> None:
                 nonlocal first
                 # A run that goes on from an earlier one begins its count where that one ended.
                 first = step if first is None else first
                 bar.update(step - first)
 
-            yield tick
+            yield on_step
             bar.update(self.max_steps)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -155,14 +143,3 @@ def _widths(hidden: Any) -> tuple[int, ...]:
             f"hidden must be a number of units or one number per layer, such as (50, 50), not {hidden!r}"
         )
     return tuple(int(width) for width in widths)
-
-
-def _device(name: Any) -> str:
-    if not isinstance(name, (str, torch.device)):
-        raise InputError(f"device must be the name of a torch device, such as 'cpu', not {name!r}")
-    try:
-        torch.zeros(1, device=name).item()
-    except (RuntimeError, NotImplementedError, AssertionError, TypeError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"device {name!r} cannot be used here: {reason}") from error
-    return str(name)

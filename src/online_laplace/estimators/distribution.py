@@ -12,7 +12,7 @@ from torch import Tensor
 from online_laplace.data.checks import Floats
 from online_laplace.errors import InputError
 from online_laplace.estimators.checks import count
-from online_laplace.posterior.mixture import Mixture
+from online_laplace.predictive.mixture import Mixture
 
 
 class PredictiveDistribution:

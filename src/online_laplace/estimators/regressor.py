@@ -20,7 +20,6 @@ from online_laplace.estimators.distribution import (
     torch_generator,
     without_noise,
 )
-from online_laplace.estimators.failures import failed
 from online_laplace.estimators.training import Fit, begin, go_on
 
 
@@ -97,12 +96,12 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
         one_target = targets.ndim == 1
         rows, targets = check_arrays(rows, targets)
         self.check_size(len(rows), rows.shape[1], targets.shape[1])
-        with self._progress() as tick:
-            plan = self._plan(tick)
+        settings = self._settings()
+        with self._progress() as on_step:
             if going_on:
-                fit = go_on(rows, targets, plan, self._fit)
+                fit = go_on(rows, targets, settings, self._fit, on_step)
             else:
-                fit = begin(rows, targets, plan, self._seeds())
+                fit = begin(rows, targets, settings, self._seeds(), on_step)
         self._adopt(fit, one_target)
         _warn_of_failures(fit)
         return self
@@ -156,7 +155,7 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
         """
         X, n_samples = self._rows(X), count("n_samples", n_samples)
         networks = self._fit.networks
-        generator = torch_generator(random_state, networks.problem.X.device)
+        generator = torch_generator(random_state, networks.rows.X.device)
         drawn = networks.draw(X, n_samples, generator, noise=noise).permute(1, 2, 0).cpu().numpy()
         return drawn[:, 0, :] if self._one_target else drawn
 
@@ -185,7 +184,7 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
 
     def _adopt(self, fit: Fit, one_target: bool) -> None:
         """Set every fitted attribute from what training left behind."""
-        summary, names = fit.summary, fit.networks.prior.names
+        summary, names = fit.summary, fit.networks.model.prior.names
         noise_std = np.sqrt(fit.networks.noise_variance().cpu().numpy())
         self._fit = fit
         self._one_target = one_target
@@ -199,18 +198,18 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
         self.outcome_ = str(summary.outcome)
         self.n_iter_ = summary.steps
         self.__dict__.pop("relevance_", None)  # an earlier fit may have had another prior
-        if fit.architecture.prior == "ard":
+        if fit.fixed["prior"] == "ard":
             self.relevance_: Floats = fit.networks.sensitivity()
 
 
 def _warn_of_failures(fit: Fit) -> None:
     """Say so when members could not be trained to the end."""
     outcomes = fit.summary.outcomes
-    fallen = [outcome for outcome in outcomes if failed(outcome)]
-    if fallen:
+    failed = [outcome for outcome in outcomes if outcome.failed]
+    if failed:
         warnings.warn(
-            f"{len(fallen)} of {len(outcomes)} members failed and predict with their weights of highest "
-            f"evidence before that; the first: {fallen[0]}",
+            f"{len(failed)} of {len(outcomes)} members failed and predict with their weights of highest "
+            f"evidence before that; the first: {failed[0]}",
             ConvergenceWarning,
             stacklevel=3,
         )

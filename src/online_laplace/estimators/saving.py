@@ -25,10 +25,11 @@ from torch import Tensor
 from online_laplace._version import __version__
 from online_laplace.data.checks import Floats
 from online_laplace.data.scaling import Scaler
+from online_laplace.ensemble.architecture import Architecture
 from online_laplace.errors import InputError
 from online_laplace.estimators.fitted import FittedNetworks
 from online_laplace.estimators.folder import replace_folder
-from online_laplace.estimators.training import Architecture, Fit, Summary
+from online_laplace.estimators.training import Fit, FitSummary, gaussian_model
 from online_laplace.experiments.atomic import (
     DamagedFileError,
     read_arrays,
@@ -36,10 +37,9 @@ from online_laplace.experiments.atomic import (
     write_arrays,
     write_json,
 )
-from online_laplace.hyper.prior import initial_hyper
-from online_laplace.model.mlp import MLP
 from online_laplace.train.outcome import Outcome
-from online_laplace.types import Components, Problem
+from online_laplace.train.trajectory import Snapshots
+from online_laplace.types import Rows
 
 if TYPE_CHECKING:
     from online_laplace.estimators.base import OnlineLaplaceEstimator
@@ -103,7 +103,7 @@ def load(path: str | os.PathLike[str], device: str | None = None) -> OnlineLapla
     settings = document["settings"] | ({"device": device} if device is not None else {})
     settings["hidden"] = _tuple(settings["hidden"])
     model = OnlineLaplaceRegressor(**settings)
-    where = model._plan().device
+    where = model._settings().device
     arrays = _read_arrays(folder, document)
     model._adopt(_fit(document, {name: v.to(where) for name, v in arrays.items()}), document["one_target"])
     model.n_features_in_ = model._fit.networks.network.d_in
@@ -164,10 +164,10 @@ def _document(estimator: OnlineLaplaceEstimator) -> dict[str, Any]:
         "package_version": __version__,
         "estimator": type(estimator).__name__,
         "settings": {name: _plain(value) for name, value in settings.items()},
-        "architecture": _plain(asdict(fit.architecture)),
+        "architecture": _plain(fit.fixed),
         "one_target": estimator._one_target,
         "features": None if names is None else [str(name) for name in names],
-        "rows": fit.networks.problem.n,
+        "rows": fit.networks.rows.n,
         "weights": fit.networks.network.d_w,
         "summary": {
             "gamma": fit.summary.gamma,
@@ -185,34 +185,44 @@ def _arrays(fit: Fit) -> dict[str, Tensor]:
         for name, scaler in (("inputs", networks.inputs), ("target", networks.target))
         for part in ("mean", "std")
     }
-    components = {f"components.{name}": v for name, v in networks.components._asdict().items()}
-    rows = {"problem.X": networks.problem.X, "problem.y": networks.problem.y}
-    return scaling | components | rows | {"summary.alpha": torch.from_numpy(fit.summary.alpha)} | fit.state
+    snapshots = {f"components.{name}": v for name, v in networks.snapshots._asdict().items()}
+    rows = {"problem.X": networks.rows.X, "problem.y": networks.rows.y}
+    state = {_in_file(name): v for name, v in fit.state.items()}
+    return scaling | snapshots | rows | {"summary.alpha": torch.from_numpy(fit.summary.alpha)} | state
 
 
 def _fit(document: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> Fit:
     """The inverse of `_document` and `_arrays`."""
-    kept = document["architecture"]
-    architecture = Architecture(**(kept | {"hidden": tuple(kept["hidden"])}))
-    problem = Problem(arrays["problem.X"], arrays["problem.y"])
-    network = MLP(problem.X.shape[-1], architecture.hidden, problem.k, architecture.activation)
-    components = Components(*(arrays[f"components.{name}"] for name in Components._fields))
-    prior = initial_hyper(network, components.w, prior=architecture.prior).prior
+    fixed = document["architecture"] | {"hidden": tuple(document["architecture"]["hidden"])}
+    architecture = Architecture(fixed["hidden"], fixed["activation"], fixed["prior"])
+    rows = Rows(arrays["problem.X"], arrays["problem.y"])
+    model = gaussian_model(architecture, rows.X.shape[-1], rows.targets, rows.X)
+    snapshots = Snapshots(*(arrays[f"components.{name}"] for name in Snapshots._fields))
 
     def scaler(name: str) -> Scaler:
         return Scaler(*(arrays[f"{name}.{part}"].cpu().numpy() for part in ("mean", "std")))
 
-    state = {n: v.cpu() for n, v in arrays.items() if n.startswith(("state.", "history."))}
+    state = {_in_memory(n): v.cpu() for n, v in arrays.items() if n.startswith(("state.", "history."))}
     summary = document["summary"]
     outcomes = tuple(Outcome(**outcome) for outcome in summary["outcomes"])
     alpha = arrays["summary.alpha"].cpu().numpy()
     return Fit(
-        architecture,
-        FittedNetworks(network, prior, components, problem, scaler("inputs"), scaler("target")),
-        Summary(alpha, summary["gamma"], summary["log_evidence"], summary["steps"], outcomes),
+        fixed,
+        FittedNetworks(model, snapshots, rows, scaler("inputs"), scaler("target")),
+        FitSummary(alpha, summary["gamma"], summary["log_evidence"], summary["steps"], outcomes),
         {n.removeprefix("history."): v.numpy() for n, v in state.items() if n.startswith("history.")},
         state,
     )
+
+
+def _in_file(name: str) -> str:
+    """The name of an array of the state as the format has it, which calls snapshots a trail."""
+    return name.replace("state.snapshots.", "state.trail.")
+
+
+def _in_memory(name: str) -> str:
+    """The inverse of `_in_file`."""
+    return name.replace("state.trail.", "state.snapshots.")
 
 
 def _plain(value: Any) -> Any:

@@ -11,7 +11,7 @@ from torch import Tensor
 from online_laplace.errors import InputError, known_name
 from online_laplace.model.network import DERIVED, Network
 
-STRUCTURES = ("scalar", "layerwise", "ard")
+PRIORS = ("scalar", "layerwise", "ard")
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def weight_labels(network: Network, structure: str) -> list[str]:
     scalar: one group. layerwise: one per parameter tensor. ard: one per input, holding its fan-out in the
     first weight matrix, and one per remaining tensor.
     """
-    known_name("prior", structure, STRUCTURES)
+    known_name("prior", structure, PRIORS)
     if structure == "scalar":
         return ["all"] * network.d_w
     labels = [tensor.name for tensor in network.tensors for _ in range(tensor.size)]

@@ -1,8 +1,6 @@
-"""A table and some of its splits as one batched problem, a replica per split."""
+"""A table and some of its splits as one batched problem, a replica per split and member."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -10,27 +8,16 @@ from torch import Tensor
 
 from online_laplace.data import Scaler, Split, Table, hold_out_validation, paper_splits
 from online_laplace.data.checks import Floats
+from online_laplace.data.scaling import Affine
+from online_laplace.ensemble.training import TrainingData
 from online_laplace.errors import InputError
-from online_laplace.posterior.predictive import Units
 from online_laplace.protocol.specification import Specification
-from online_laplace.train.history import Evaluation
-from online_laplace.types import Problem
+from online_laplace.types import Rows
 
 
-@dataclass(frozen=True)
-class Batch:
-    """What a procedure trains on; `validation` is there for offline training alone."""
-
-    evaluation: Evaluation
-    validation: Problem | None
-
-    @property
-    def problem(self) -> Problem:
-        """The rows the weights are fitted to."""
-        return self.evaluation.train
-
-
-def batch(table: Table, spec: Specification, splits: list[int], *, validate: bool = False) -> Batch:
+def training_data(
+    table: Table, spec: Specification, splits: list[int], *, validate: bool = False
+) -> TrainingData:
     """Scale each split by its own fitted rows and stack them, once for every member: X (r, n, d_x)."""
     drawn = paper_splits(len(table.y), max(splits) + 1, spec.split_seed, spec.test_fraction)
     parts = [_part(table, drawn[i], spec, validate) for i in splits]
@@ -41,12 +28,11 @@ def batch(table: Table, spec: Specification, splits: list[int], *, validate: boo
         stacked = np.repeat(np.stack([part[name] for part in parts]), spec.members, axis=0)
         return torch.from_numpy(stacked).to(like)
 
-    def problem(rows: str) -> Problem:
-        return Problem(stack(f"X_{rows}"), stack(f"y_{rows}"))
+    def rows(name: str) -> Rows:
+        return Rows(stack(f"X_{name}"), stack(f"y_{name}"))
 
-    units = Units(stack("y_mean"), stack("y_std"))
-    validation = problem("validation") if validate else None
-    return Batch(Evaluation(problem("fit"), problem("test"), units), validation)
+    units = Affine(stack("y_mean"), stack("y_std"))
+    return TrainingData(rows("fit"), units, rows("test"), rows("validation") if validate else None)
 
 
 def _part(table: Table, split: Split, spec: Specification, validate: bool) -> dict[str, Floats]:

@@ -52,9 +52,9 @@ class Part:
         """Raise InputError for what cannot be split, scaled or held in memory."""
         prepare(self.table, self.way.procedure, self.splits, self.way.specification)
 
-    def train(self, tick: Callable[[int], None] | None = None) -> list[Record]:
-        """Train it; `tick` hears how many steps are done."""
-        run = run_procedure(self.table, self.way.procedure, self.splits, self.way.specification, tick)
+    def train(self, on_step: Callable[[int], None] | None = None) -> list[Record]:
+        """Train it; `on_step` is called with the steps done."""
+        run = run_procedure(self.table, self.way.procedure, self.splits, self.way.specification, on_step)
         return [replace(record, procedure=self.way.label) for record in run.records]
 
     def pieces(self) -> list[Part]:
@@ -90,18 +90,18 @@ def is_much(parts: Sequence[Part]) -> bool:
 
 
 class TrainParts(Protocol):
-    """A way to train all parts; `heard` is told which of them has done how many steps."""
+    """A way to train all parts; `on_progress` is called with the number of a part and its steps done."""
 
-    def __call__(self, parts: Sequence[Part], heard: Callable[[int, int], None]) -> list[list[Record]]:
+    def __call__(self, parts: Sequence[Part], on_progress: Callable[[int, int], None]) -> list[list[Record]]:
         """The records of every part, in their order."""
 
 
-def train_here(parts: Sequence[Part], heard: Callable[[int, int], None]) -> list[list[Record]]:
+def train_here(parts: Sequence[Part], on_progress: Callable[[int, int], None]) -> list[list[Record]]:
     """One after the other in this process, with the threads that torch has."""
     results = []
     for number, part in enumerate(parts):
-        results.append(part.train(partial(heard, number)))
-        heard(number, part.steps)  # a run may have ended early
+        results.append(part.train(partial(on_progress, number)))
+        on_progress(number, part.steps)  # a run may have ended early
     return results
 
 

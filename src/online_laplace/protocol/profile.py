@@ -118,7 +118,7 @@ def named_profile(name: str) -> Profile:
         splits=3,
         splits_per_batch=3,
         online_steps=QUICK_STEPS,
-        specification=Specification(offline_steps=1500, looks=30),
+        specification=Specification(offline_steps=1500, observations=30),
     )
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from online_laplace.curvature import FORMS
+from online_laplace.curvature import STRUCTURES
+from online_laplace.ensemble.architecture import Architecture
+from online_laplace.ensemble.training import Plan
 from online_laplace.errors import InputError, known_name
-from online_laplace.hyper.prior import STRUCTURES
-from online_laplace.model.activations import ACTIVATIONS
+from online_laplace.memory import check_device
+from online_laplace.model.precision import Structure
 from online_laplace.train.adam import Adam
-from online_laplace.train.procedures import OPTIMISERS
-from online_laplace.train.trajectory import KEEP
 
 # The paper's schedule; a table it does not name gets the middle one.
 ONLINE_STEPS = {"housing": 1000, "wine": 1000, "concrete": 2000, "energy": 30000, "yacht": 10000}
@@ -52,34 +52,55 @@ class Specification:
     dtype: str = "float64"
     device: str = "cpu"
     form: str = "auto"
-    looks: int = 100
+    observations: int = 100
 
     def __post_init__(self) -> None:
         """Check every setting at the door, before anything is trained."""
-        known_name("activation", self.activation, ACTIVATIONS)
-        known_name("prior", self.prior, STRUCTURES)
         known_name("dtype", self.dtype, DTYPES)
-        known_name("curvature form", self.form, FORMS)
-        known_name("optimiser", self.optimiser, OPTIMISERS)
-        known_name("choice of what to keep", self.keep, KEEP)
+        known_name("curvature form", self.form, STRUCTURES)
         known_name("weighting of members", self.member_weights, MEMBER_WEIGHTS)
-        if any(width < 1 for width in self.hidden):
-            raise InputError(f"every hidden layer needs at least one unit, not {self.hidden}")
         positive = ("alpha", "beta", "offline_alpha", "offline_beta", "learning_rate")
         for name in (*positive, "learning_rate_decay"):
             value = getattr(self, name)
             if not 0 < value < float("inf"):
                 raise InputError(f"{name} must be a positive, finite number, not {value}")
-        if not self.tolerance >= 0:
-            raise InputError(f"tolerance must be zero or positive, not {self.tolerance}")
-        for name in ("offline_steps", "retrain_rounds", "looks", "members"):
+        for name in ("offline_steps", "retrain_rounds", "members"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if self.steps is not None and self.steps < 1:
-            raise InputError(f"steps must be at least 1, not {self.steps}")
         if self.seed < 0:
             raise InputError(f"seed must not be negative, not {self.seed}")
+        # An architecture and a plan check themselves.
+        self.plan("", "ol")
+        assert self.architecture
         check_device(self.device)
+
+    @property
+    def architecture(self) -> Architecture:
+        """The network and its prior."""
+        return Architecture(self.hidden, self.activation, self.prior)
+
+    @property
+    def curvature(self) -> Structure:
+        """The structure that `form` names."""
+        return STRUCTURES[self.form]
+
+    def plan(self, table: str, procedure: str) -> Plan:
+        """How a procedure trains on a table."""
+        return Plan(
+            procedure=procedure,
+            optimiser=self.optimiser,
+            steps=self.steps_for(table, procedure),
+            tolerance=self.tolerance,
+            observations=self.observations,
+            keep=self.keep,
+            adam=Adam(lr=self.learning_rate, decay=self.learning_rate_decay),
+            rounds=self.retrain_rounds,
+        )
+
+    def initial_precisions(self, procedure: str) -> tuple[float, float]:
+        """The α and β that a procedure starts from; offline training stays there."""
+        offline = procedure == "offline"
+        return (self.offline_alpha, self.offline_beta) if offline else (self.alpha, self.beta)
 
     def steps_for(self, table: str, procedure: str) -> int:
         """How many steps a procedure takes on a table: what was asked for, or the paper's number."""
@@ -92,11 +113,6 @@ class Specification:
         words = np.random.SeedSequence([self.seed, split, member]).generate_state(1)
         return int(words[0])
 
-    @property
-    def adam(self) -> Adam:
-        """Adam at these rates."""
-        return Adam(lr=self.learning_rate, decay=self.learning_rate_decay)
-
     def like(self) -> torch.Tensor:
         """An empty tensor of the asked-for dtype on the asked-for device."""
         return torch.empty(0, dtype=DTYPES[self.dtype], device=self.device)
@@ -104,12 +120,3 @@ class Specification:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for a JSON file."""
         return asdict(self)
-
-
-def check_device(device: str) -> None:
-    """Raise InputError for a device this machine or this torch does not have."""
-    try:
-        torch.ones(1, device=device).item()  # "meta" makes tensors but holds no numbers
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(f"device {device!r} cannot be used here: {reason}") from error

@@ -22,7 +22,7 @@ DEFAULTS: dict[str, Any] = {
     "keep": defaults.KEEP,
     "members": defaults.MEMBERS,
     "steps": defaults.STEPS,
-    "looks": 10,
+    "observations": 10,
 }
 
 

@@ -13,19 +13,19 @@ from scipy.stats import spearmanr
 
 from online_laplace import defaults
 from online_laplace.data import Table, check_arrays
+from online_laplace.ensemble.architecture import Architecture, combine
 from online_laplace.errors import InputError
 from online_laplace.protocol.runner import Record, run_procedure
 from online_laplace.protocol.specification import Specification
-from online_laplace.selection.candidates import Candidate, combine
 
-Heard = Callable[[Candidate], None]
+OnCandidate = Callable[[Architecture], None]
 
 
 @dataclass(frozen=True)
 class Ranked:
     """One candidate with what it reached, split by split."""
 
-    candidate: Candidate
+    candidate: Architecture
     records: list[Record]
 
     @property
@@ -71,7 +71,7 @@ class Selection:
     ranked: list[Ranked]
 
     @property
-    def best(self) -> Candidate:
+    def best(self) -> Architecture:
         """The choice."""
         return self.ranked[0].candidate
 
@@ -87,19 +87,19 @@ class Selection:
 
 def select_on_table(
     table: Table,
-    candidates: Sequence[Candidate],
+    candidates: Sequence[Architecture],
     *,
     splits: int = 3,
     steps: int = defaults.STEPS,
     members: int = 1,
     seed: int = 0,
     device: str = "cpu",
-    heard: Heard | None = None,
+    on_candidate: OnCandidate | None = None,
 ) -> Selection:
     """Train the candidates on the first splits of a table and rank them.
 
     Each trains by Gauss-Newton and keeps the weights of highest L_f, so that evidence and held-out score are
-    those of the same network. `heard` is told of each candidate before its turn.
+    those of the same network. `on_candidate` is called with each candidate before its turn.
     """
     if splits < 1:
         raise InputError(f"at least one split is needed, not {splits}")
@@ -114,14 +114,14 @@ def select_on_table(
             steps=steps,
             seed=seed,
             device=device,
-            looks=1,
+            observations=1,
         )
         for candidate in candidates
     ]
     ranked = []
     for candidate, spec in zip(candidates, specifications, strict=True):
-        if heard is not None:
-            heard(candidate)
+        if on_candidate is not None:
+            on_candidate(candidate)
         ranked.append(Ranked(candidate, run_procedure(table, "ol", range(splits), spec).records))
     return Selection(sorted(ranked, key=lambda one: one.evidence, reverse=True))
 

@@ -24,7 +24,7 @@ def learnt(model: TableModel) -> dict[str, Any]:
     relevance = getattr(regressor, "relevance_", None)
     return {
         "target": model.columns.target,
-        "rows": networks.problem.n,
+        "rows": networks.rows.n,
         "features": model.columns.names,
         "numeric_columns": list(model.columns.numeric),
         "text_columns": list(model.columns.text),
@@ -33,7 +33,7 @@ def learnt(model: TableModel) -> dict[str, Any]:
         "activation": networks.network.activation,
         "procedure": regressor.procedure,
         "prior": regressor.prior,
-        "members": regressor._fit.architecture.members,
+        "members": regressor._fit.fixed["members"],
         "weights": networks.network.d_w,
         "noise_std": noise,
         "target_std": float(networks.target.std[0]),
@@ -84,8 +84,8 @@ def rows_to_assess(model: TableModel, frame: pd.DataFrame | None) -> tuple[Rows,
     import pandas as pd
 
     networks = model.regressor._fit.networks
-    X = networks.inputs.inverse(networks.problem.X.cpu().numpy())
-    y = networks.target.inverse(networks.problem.y.cpu().numpy())[:, 0]
+    X = networks.inputs.inverse(networks.rows.X.cpu().numpy())
+    y = networks.target.inverse(networks.rows.y.cpu().numpy())[:, 0]
     return (pd.DataFrame(X, columns=model.columns.names), y), "training rows, which flatter the model"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -42,6 +43,16 @@ class Outcome:
     def __str__(self) -> str:
         """The kind, with the detail where there is one."""
         return f"{self.kind}: {self.detail}" if self.detail else self.kind
+
+    @property
+    def failed(self) -> bool:
+        """Whether it left numbers that cannot be used."""
+        return SEVERITY.index(self.kind) > SEVERITY.index(STEP_LIMIT)
+
+
+def worst(outcomes: Iterable[Outcome]) -> Outcome:
+    """The worst of several."""
+    return max(outcomes, key=lambda outcome: SEVERITY.index(outcome.kind))
 
 
 class Ending(NamedTuple):

@@ -1,4 +1,4 @@
-"""A batch kept on disk while it trains, together with the snapshots taken on the way."""
+"""A batch saved on disk while it trains, together with the snapshots taken on the way."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _TAKEN = ("snapshot.", "update.")
 
 
 @dataclass
-class BatchKeeper:
-    """Keeps a batch in its store at most once every `pause` seconds.
+class BatchCheckpoint:
+    """Saves a batch in its store at most once every `pause` seconds.
 
-    Where a run was interrupted decides only which looks are repeated, never what they show.
+    Where a run was interrupted decides only which observations are repeated, never what they show.
     """
 
     store: Store
@@ -43,12 +43,11 @@ class BatchKeeper:
 
     def __post_init__(self) -> None:
         """Choose the moments of the snapshots."""
-        steps = self.spec.steps_for(self.batch.table, self.batch.procedure)
-        every = math.ceil(steps / self.spec.looks)
-        self._moments = snapshots.on_grid(snapshots.MOMENTS, steps, every)
-        self._updates = snapshots.on_grid(snapshots.UPDATES, steps, every)
-        self._network, data = prepare(self.table, self.batch.procedure, self.batch.splits, self.spec)
-        self._problem = data.problem
+        plan = self.spec.plan(self.batch.table, self.batch.procedure)
+        self._moments = snapshots.on_grid(snapshots.MOMENTS, plan.steps, plan.observe_every)
+        self._updates = snapshots.on_grid(snapshots.UPDATES, plan.steps, plan.observe_every)
+        self._model, data = prepare(self.table, self.batch.procedure, self.batch.splits, self.spec)
+        self._rows = data.train
 
     @property
     def seconds(self) -> float:
@@ -72,8 +71,8 @@ class BatchKeeper:
         return arrays
 
     def save(self, state: State, history: History) -> None:
-        """Take the snapshots that are due, then keep all of it."""
-        # A run that was just taken up stands where its last attempt had looked already.
+        """Take the snapshots that are due, then save all of it."""
+        # A run that was just resumed stands where its last attempt took its snapshot already.
         if state.step not in self._steps("snapshot.step"):
             self._snapshot(state)
         self._last = state
@@ -83,7 +82,7 @@ class BatchKeeper:
             self._saved_at = time.monotonic()
 
     def finish(self) -> dict[str, Tensor]:
-        """All snapshots; a run that ended before its last step is looked at where it ended."""
+        """All snapshots; of a run that ended before its last step, also one where it ended."""
         if self._last is not None and self._last.step not in self._steps("snapshot.step"):
             self._take_weights(self._last)
         return self.taken
@@ -96,11 +95,11 @@ class BatchKeeper:
         if state.step in self._moments:
             self._take_weights(state)
         if state.step in self._updates and self.batch.procedure != "offline" and state.hyper.scalar:
-            taken = snapshots.take_update(self._network, self._problem, state.w, state.hyper, state.step)
+            taken = snapshots.take_update(self._model, self._rows, state.w, state.hyper, state.step)
             self.taken = snapshots.join(self.taken, taken)
 
     def _take_weights(self, state: State) -> None:
-        taken = snapshots.take_weights(self._network, self._problem, state.w, state.hyper, state.step)
+        taken = snapshots.take_weights(self._model, self._rows, state.w, state.hyper, state.step)
         self.taken = snapshots.join(self.taken, taken)
 
     def _steps(self, name: str) -> list[int]:

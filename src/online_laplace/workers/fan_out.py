@@ -74,22 +74,22 @@ def run_batches(folder: Path, batches: list[Batch], workers: Workers) -> list[st
 
 
 def train_parts(
-    parts: Sequence[Part], heard: Callable[[int, int], None], *, workers: Workers
+    parts: Sequence[Part], on_progress: Callable[[int, int], None], *, workers: Workers
 ) -> list[list[Record]]:
     """Train every part on one thread, the longest first, and return their records in the order of the parts.
 
-    `heard` is told which part has done how many steps. Without a count of workers there are no more than
-    memory can hold. Raises WorkerError where a worker died.
+    `on_progress` is called with the number of a part and its steps done. Without a count of workers there are
+    no more than memory can hold. Raises WorkerError where a worker died.
     """
     count = min(workers.count or fitting(parts, cpu_count()), len(parts))
     if count == 1:
         with _one_thread():
-            return train_here(parts, heard)
+            return train_here(parts, on_progress)
     longest_first = sorted(range(len(parts)), key=lambda i: -parts[i].seconds)
     with TemporaryDirectory(prefix="online-laplace-", ignore_cleanup_errors=True) as folder:
         files = [ProgressFile(Path(folder) / f"{i}.progress") for i in range(len(parts))]
         tasks = [delayed(_train_part)(parts[i], files[i], os.getpid()) for i in longest_first]
-        with listening(files, heard):
+        with listening(files, on_progress):
             results = _spread(tasks, Workers(count), "No results were written")
     by_part = dict(zip(longest_first, results, strict=True))
     return [by_part[i] for i in range(len(parts))]
@@ -148,12 +148,12 @@ def _run_batch_there(folder: Path, batch: Batch, parent: int) -> list[str]:
 def _train_part(part: Part, progress: ProgressFile, parent: int) -> list[Record]:
     check = _as_worker_of(parent)
 
-    def tick(step: int) -> None:
+    def on_step(step: int) -> None:
         check()
         progress(step)
 
     with _plain_errors():
-        records = part.train(tick)
+        records = part.train(on_step)
     progress.write(part.steps)
     return records
 

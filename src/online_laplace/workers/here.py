@@ -27,12 +27,12 @@ def run_watched(folder: Path, batch: Batch, check: Check) -> list[str]:
     """Train a batch and write how far it is to where the display looks; `check` may end it at any step."""
     progress = batch_progress(folder, batch)
 
-    def tick(step: int) -> None:
+    def on_step(step: int) -> None:
         check()
         progress(step)
 
     try:
-        return run_batch(folder, batch, tick)
+        return run_batch(folder, batch, on_step)
     finally:
         progress.remove()
 

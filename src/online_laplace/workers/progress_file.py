@@ -50,7 +50,7 @@ def batch_progress(folder: Path, batch: Batch) -> ProgressFile:
 
 
 @contextmanager
-def listening(files: Sequence[ProgressFile], heard: Callable[[int, int], None]) -> Iterator[None]:
+def listening(files: Sequence[ProgressFile], on_progress: Callable[[int, int], None]) -> Iterator[None]:
     """Pass on what the files say, a few times a second and once more at the end."""
     over = threading.Event()
 
@@ -62,7 +62,7 @@ def listening(files: Sequence[ProgressFile], heard: Callable[[int, int], None]) 
                 step = file.read()
                 if step is not None and step != last.get(i):
                     last[i] = step
-                    heard(i, step)
+                    on_progress(i, step)
             if ended:
                 return
 

@@ -37,7 +37,7 @@ def train_with_progress(
     for part in parts:
         part.check()
     with Bars(quiet=quiet) as bars:
-        results = train(parts, PartBars(parts, bars).heard)
+        results = train(parts, PartBars(parts, bars).on_progress)
     return in_order(parts, results)
 
 
@@ -48,10 +48,10 @@ def _way_to_train(parts: Sequence[Part], workers: int | None) -> TrainParts:
     # Imported here so that little work does not wait for what starts processes.
     from online_laplace.workers.fan_out import Workers, train_parts
 
-    crew = Workers(workers)
+    chosen_workers = Workers(workers)
     if not on_cpu and workers != 1:
         raise InputError(f"--workers {workers} is for a CPU: any other device is one process's work")
-    return partial(train_parts, workers=crew)
+    return partial(train_parts, workers=chosen_workers)
 
 
 class PartBars:
@@ -67,7 +67,7 @@ class PartBars:
             label = f"{first.table.name} · {first.way.label} · {splits} splits"
             self.bars.append((bars.add(label, first.steps), splits))
 
-    def heard(self, number: int, step: int) -> None:
+    def on_progress(self, number: int, step: int) -> None:
         """Part `number` has done `step` steps."""
         self.steps[number] = step
         place = self.parts[number].place

@@ -1,0 +1,1 @@
+"""The one way from a model, rows and a plan to a trained ensemble."""
