@@ -16,7 +16,7 @@ from online_laplace.model.activations import ACTIVATIONS
 from online_laplace.model.mlp import MLP
 from online_laplace.model.model import Model
 from online_laplace.model.precision import Structure
-from online_laplace.model.prior import PRIORS, network_prior
+from online_laplace.model.prior import PRIORS
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,7 @@ class Architecture:
 
     def model(self, inputs: int, likelihood: Likelihood, like: Tensor, curvature: Structure = exact) -> Model:
         """The model for so many inputs, in the dtype and on the device of `like`."""
-        network = self.network(inputs, likelihood.outputs)
-        return Model(network, likelihood, network_prior(network, self.prior, like), curvature)
+        return Model.of(self.network(inputs, likelihood.outputs), likelihood, self.prior, curvature, like)
 
 
 def combine(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,7 +13,7 @@ from online_laplace.likelihood.base import Likelihood
 from online_laplace.model.jacobian import forward_rows, linearise_rows
 from online_laplace.model.network import Network
 from online_laplace.model.precision import GGN, Precision, Structure
-from online_laplace.model.prior import Hyper, Prior, initial_hyper
+from online_laplace.model.prior import Hyper, Prior, initial_hyper, network_prior
 from online_laplace.model.tangent import TangentModel, penalty, weighted
 from online_laplace.types import Reduce, Rows, alone
 
@@ -41,6 +42,22 @@ class Model:
             raise InputError(
                 f"the prior governs {self.prior.weights} weights, but the network has {self.network.d_w}"
             )
+
+    @classmethod
+    def of(
+        cls,
+        network: Network,
+        likelihood: Likelihood,
+        prior: str | Sequence[str],
+        curvature: Structure,
+        like: Tensor | None = None,
+    ) -> Model:
+        """A model whose prior is named (scalar, layerwise, ard) or given as a label per weight.
+
+        Its tensors have the dtype and the device of `like`, by default float64 on the CPU.
+        """
+        like = torch.empty(0, dtype=torch.float64) if like is None else like
+        return cls(network, likelihood, network_prior(network, prior, like), curvature)
 
     def initial_hyper(self, w: Tensor, *, alpha: float = 1.0, beta: float = 1.0) -> Hyper:
         """Hyperparameters to start from, for the replicas of w (…, d_w); a β that is not learnt is 1."""
