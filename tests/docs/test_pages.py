@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         """Its figures take most of a minute, and have tests of their own."""
         return folder / "report.html"
 
-    monkeypatch.setattr("online_laplace.workers.reproduce.write_report", write_report)
+    monkeypatch.setattr("online_laplace.cli.drawing.write_report", write_report)
     return tmp_path
 
 
