@@ -12,7 +12,7 @@ import torch
 
 from online_laplace import OnlineLaplaceRegressor, load
 from online_laplace.errors import InputError
-from online_laplace.experiments.atomic import write_json
+from online_laplace.files.sealed import write_json
 
 QUICK = {"hidden": (6,), "members": 2, "max_steps": 20, "random_state": 0}
 
@@ -224,7 +224,7 @@ def test_a_disk_that_refuses_is_reported_in_one_line(fitted, tmp_path, monkeypat
     def full(source, target):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("online_laplace.experiments.atomic.os.replace", full)
+    monkeypatch.setattr("online_laplace.files.atomic.os.replace", full)
     with pytest.raises(InputError, match="cannot be written: No space left on device") as caught:
         fitted.save(tmp_path / "model")
     assert "\n" not in str(caught.value) and os.listdir(tmp_path) == []

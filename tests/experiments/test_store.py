@@ -13,11 +13,12 @@ import pytest
 import torch
 
 from online_laplace.experiments.archive import pack_store, unpack_store
-from online_laplace.experiments.atomic import StoreError, read_arrays, write_arrays, write_bytes, write_json
 from online_laplace.experiments.profile import Profile, Unit
 from online_laplace.experiments.provenance import _bare
 from online_laplace.experiments.run_profile import run_profile
 from online_laplace.experiments.store import Store
+from online_laplace.files.atomic import StoreError, write_bytes
+from online_laplace.files.sealed import read_arrays, write_arrays, write_json
 from tiny_experiment import assert_same_results, tiny_profile
 
 UNIT = Unit("yacht", "ol", 0)

@@ -39,7 +39,7 @@ def check_writable(option: str, path: Path) -> None:
 def write_whole(option: str, path: Path, content: bytes) -> None:
     """Write the file of an option; what was there before stays where the disk refuses. Raises InputError."""
     # Imported here so that `--help` does not wait for torch.
-    from online_laplace.experiments.atomic import StoreError, write_bytes
+    from online_laplace.files.atomic import StoreError, write_bytes
 
     try:
         if path.exists() and not path.is_file():

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from online_laplace.errors import InputError
-from online_laplace.experiments.atomic import StoreError
+from online_laplace.files.atomic import StoreError
 
 
 def check_folder(folder: Path, marker: str) -> None:

@@ -29,13 +29,7 @@ from online_laplace.errors import InputError
 from online_laplace.estimators.fitted import FittedNetworks
 from online_laplace.estimators.folder import replace_folder
 from online_laplace.estimators.training import Architecture, Fit, Summary
-from online_laplace.experiments.atomic import (
-    DamagedFileError,
-    read_arrays,
-    read_json,
-    write_arrays,
-    write_json,
-)
+from online_laplace.files.sealed import DamagedFileError, read_arrays, read_json, write_arrays, write_json
 from online_laplace.hyper.prior import initial_hyper
 from online_laplace.model.mlp import MLP
 from online_laplace.train.outcome import Outcome

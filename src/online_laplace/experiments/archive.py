@@ -7,8 +7,8 @@ import tarfile
 from contextlib import suppress
 from pathlib import Path
 
-from online_laplace.experiments.atomic import StoreError
 from online_laplace.experiments.store import Store
+from online_laplace.files.atomic import StoreError
 
 _CARRIED = ("store.json", "results", "checkpoints")
 

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from online_laplace.data import Table
 from online_laplace.experiments import snapshots
-from online_laplace.experiments.atomic import DamagedFileError, read_arrays, write_arrays
 from online_laplace.experiments.profile import Batch
 from online_laplace.experiments.runner import prepare
 from online_laplace.experiments.specification import Specification
 from online_laplace.experiments.store import Store
+from online_laplace.files.sealed import DamagedFileError, read_arrays, write_arrays
 from online_laplace.train.checkpoint import Arrays, pack
 from online_laplace.train.history import History
 from online_laplace.train.loop import State

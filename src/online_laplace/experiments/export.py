@@ -10,18 +10,12 @@ from pathlib import Path
 
 import torch
 
-from online_laplace.experiments.atomic import (
-    DamagedFileError,
-    StoreError,
-    read_arrays,
-    read_json,
-    write_arrays,
-    write_json,
-)
 from online_laplace.experiments.profile import Unit
 from online_laplace.experiments.report.trajectories import QUANTITIES
 from online_laplace.experiments.results import Results, units_of
 from online_laplace.experiments.store import Store
+from online_laplace.files.atomic import StoreError
+from online_laplace.files.sealed import DamagedFileError, read_arrays, read_json, write_arrays, write_json
 
 _RECORDS, _ARRAYS = "results.json", "arrays.safetensors"
 _KEPT = {

@@ -20,7 +20,6 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 from threadpoolctl import threadpool_limits
 
 from online_laplace.errors import InputError, MissingExtraError, OnlineLaplaceError, known_name
-from online_laplace.experiments.atomic import StoreError
 from online_laplace.experiments.job import run_batch
 from online_laplace.experiments.parts import Part, fitting, train_here
 from online_laplace.experiments.profile import Batch
@@ -28,6 +27,7 @@ from online_laplace.experiments.progress_file import ProgressFile, listening
 from online_laplace.experiments.runner import Record
 from online_laplace.experiments.store import Store
 from online_laplace.experiments.streams import Check, side_by_side
+from online_laplace.files.atomic import StoreError
 
 BACKENDS = ("local", "dask")
 

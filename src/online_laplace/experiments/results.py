@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from online_laplace.experiments.atomic import StoreError
 from online_laplace.experiments.profile import Unit
 from online_laplace.experiments.store import Store
+from online_laplace.files.atomic import StoreError
 
 Series = NDArray[np.float64]
 

@@ -18,17 +18,17 @@ from typing import Any
 
 from torch import Tensor
 
-from online_laplace.experiments.atomic import (
+from online_laplace.experiments.profile import Batch, Profile, Unit
+from online_laplace.experiments.provenance import changed_sources, hardware, source_digests, versions
+from online_laplace.files.atomic import StoreError
+from online_laplace.files.sealed import (
     DamagedFileError,
-    StoreError,
     canonical,
     read_arrays,
     read_json,
     write_arrays,
     write_json,
 )
-from online_laplace.experiments.profile import Batch, Profile, Unit
-from online_laplace.experiments.provenance import changed_sources, hardware, source_digests, versions
 
 FORMAT = 1
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from online_laplace.errors import InputError, MissingExtraError
-from online_laplace.experiments.atomic import StoreError, write_bytes
+from online_laplace.files.atomic import StoreError, write_bytes
 from online_laplace.tables.reading import PARQUET, SEPARATORS
 
 if TYPE_CHECKING:

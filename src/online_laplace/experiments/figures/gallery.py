@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from online_laplace.experiments.atomic import write_bytes
 from online_laplace.experiments.figures import (
     convergence,
     evidence,
@@ -21,6 +20,7 @@ from online_laplace.experiments.figures import (
 from online_laplace.experiments.figures.captions import WORDS, Words
 from online_laplace.experiments.figures.style import house_style
 from online_laplace.experiments.results import Results
+from online_laplace.files.atomic import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from online_laplace.experiments.atomic import write_bytes
 from online_laplace.experiments.figures import draw_all
 from online_laplace.experiments.results import Results
+from online_laplace.files.atomic import write_bytes
 
 __all__ = ["write_report"]
 
