@@ -16,7 +16,10 @@ def export(
     # Imported here so that `--help` does not wait for torch.
     from online_laplace.experiments.export import open_results, write_export
     from online_laplace.experiments.reproduce import draw
+    from online_laplace.files.copies import check_copy
 
-    write_export(open_results(folder), target)
+    results = open_results(folder)
+    check_copy(folder, target)
+    write_export(results, target)
     # Drawn from the copy, so that what is shown is what is kept.
     draw(open_results(target), target)
