@@ -292,7 +292,8 @@ def killed_at(moment: int, save) -> bool:
 
             return call
 
-        os.replace, os.unlink, os.fsync = counted(os.replace), counted(os.unlink), counted(os.fsync)
+        for name in ("replace", "rename", "unlink", "fsync"):
+            setattr(os, name, counted(getattr(os, name)))
         save()
         os._exit(0)
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
