@@ -15,7 +15,7 @@ from online_laplace.errors import InputError
 from online_laplace.protocol.profile import Unit, named_profile, override
 from online_laplace.protocol.specification import Specification
 
-TINY = ["--tables", "yacht", "--splits", "2", "--set", "hidden=4", "--set", "steps=8", "--set", "looks=4"]
+TINY = ["--tables", "yacht", "--splits", "2", "--set", "hidden=4", "--set", "steps=8", "--set", "observations=4"]
 
 
 def command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
@@ -51,6 +51,30 @@ def test_an_export_is_drawn_from_the_copy_itself(
     ((results, folder),) = drawn
     assert folder == tmp_path / "kept"
     assert results.arrays[Unit("yacht", "ol", 0)]["history.alpha"].dtype == "float32"
+    assert command(monkeypatch, "export", str(tiny_store), str(tmp_path / "kept")) == 0  # over its own
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("mine", "report.md exists and was not written by"), ("store/results", "lies in"), ("store", "lies in")],
+)
+def test_an_export_overwrites_neither_its_source_nor_files_of_the_users(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    tiny_store: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    message: str,
+) -> None:
+    monkeypatch.setattr(drawing, "write_report", lambda results, folder: folder)
+    shutil.copytree(tiny_store, tmp_path / "store")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "report.md").write_text("precious")
+    before = sorted(tmp_path.rglob("*"))
+    assert command(monkeypatch, "export", str(tmp_path / "store"), str(tmp_path / name)) == 2
+    said = capsys.readouterr().err
+    assert message in said and said.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before and (tmp_path / "mine/report.md").read_text() == "precious"
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from online_laplace.estimators.failures import TrainingFailedError
+from online_laplace.posterior.predictive import Posterior
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from online_laplace import OnlineLaplaceRegressor
 from online_laplace.curvature import curvature
 from online_laplace.errors import InputError
-from online_laplace.estimators.failures import TrainingFailedError
 from online_laplace.memory import check_size, needed_bytes
 from online_laplace.posterior import predictive
-from online_laplace.posterior.predictive import Posterior
 from online_laplace.train.gauss_newton import GaussNewton
 from online_laplace.train.trajectory import TRAIL_LENGTH
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from online_laplace.posterior.mixture import predict_mixture
 from scipy import integrate
 
 from online_laplace import OnlineLaplaceRegressor, defaults
-from online_laplace.posterior.mixture import predict_mixture
 
 QUICK = {"hidden": (6,), "members": 2, "max_steps": 20, "random_state": 0}
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -12,7 +14,7 @@ import torch
 
 from online_laplace import OnlineLaplaceRegressor, load
 from online_laplace.errors import InputError
-from online_laplace.experiments.atomic import write_json
+from online_laplace.files.sealed import write_json
 
 QUICK = {"hidden": (6,), "members": 2, "max_steps": 20, "random_state": 0}
 
@@ -207,13 +209,121 @@ def test_saving_replaces_a_model_and_nothing_else(fitted, kept, tmp_path):
     assert (other / "chapter.txt").read_text() == "precious"
 
 
+@pytest.mark.parametrize("name", [".git/config", "data.csv", "notes/today.txt", "weights.safetensors"])
+def test_what_lies_beside_a_model_is_refused_by_name_and_never_removed(fitted, kept, name):
+    (kept / name).parent.mkdir(exist_ok=True)
+    (kept / name).write_text("precious")
+    before = (kept / "model.json").read_bytes()
+    with pytest.raises(InputError) as caught:
+        fitted.save(kept)
+    assert f"holds something else ({name.split('/')[0]})" in str(caught.value)
+    assert "move it away" in str(caught.value)
+    assert (kept / name).read_text() == "precious" and (kept / "model.json").read_bytes() == before
+
+
+FOREIGN = {
+    "a document of another program": ({"model.json": '{"layers": 3}'}, "not written by online-laplace"),
+    "a document that is no JSON": ({"model.json": "half a "}, "model.json is damaged"),
+    "the arrays of another program": (
+        {"model.safetensors": "precious"},
+        "something else (model.safetensors)",
+    ),
+    "a page of another program": ({"inspect.html": "<html>precious"}, "something else (inspect.html)"),
+}
+
+
+@pytest.mark.parametrize("case", FOREIGN)
+def test_a_folder_with_our_names_and_not_our_files_is_left_alone(fitted, tmp_path, case):
+    files, message = FOREIGN[case]
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    with pytest.raises(InputError) as caught:
+        fitted.save(tmp_path)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == files
+
+
+def test_a_damaged_model_is_not_replaced(fitted, kept):
+    flipped = (kept / "model.json").read_text().replace('"members": 2', '"members": 3')
+    (kept / "model.json").write_text(flipped)
+    with pytest.raises(InputError, match="digest; it is not replaced: name another folder"):
+        fitted.save(kept)
+    assert (kept / "model.json").read_text() == flipped
+
+
+def test_a_link_to_a_folder_stays_and_the_folder_stays_the_same_one(fitted, kept, tmp_path):
+    (tmp_path / "link").symlink_to("model")
+    (tmp_path / "new").symlink_to("made")
+    number = kept.stat().st_ino
+    fitted.save(tmp_path / "link")
+    fitted.save(tmp_path / "new")
+    assert (tmp_path / "link").is_symlink() and kept.stat().st_ino == number
+    assert (tmp_path / "new").is_symlink() and load(tmp_path / "made").n_iter_ == fitted.n_iter_
+
+
+def test_folders_above_are_made_and_go_again_if_the_model_cannot_be_written(fitted, tmp_path, monkeypatch):
+    fitted.save(tmp_path / "a" / "b" / "model")
+    assert load(tmp_path / "a" / "b" / "model").n_iter_ == fitted.n_iter_
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(InputError, match="No space left on device"):
+        fitted.save(tmp_path / "a" / "c" / "model")
+    assert os.listdir(tmp_path / "a") == ["b"]
+
+
+def killed_at(moment: int, save) -> bool:
+    """Save in a process that is killed before its `moment`-th change of a name; whether it was."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the child does nothing but write files
+        child = os.fork()
+    if child == 0:
+        seen = 0
+
+        def counted(change):
+            def call(*arguments, **options):
+                nonlocal seen
+                seen += 1
+                if seen == moment:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return change(*arguments, **options)
+
+            return call
+
+        for name in ("replace", "rename", "unlink", "fsync"):
+            setattr(os, name, counted(getattr(os, name)))
+        save()
+        os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+def test_a_save_that_is_killed_at_any_moment_leaves_the_old_or_the_new_model(fitted, kept, rows):
+    other = OnlineLaplaceRegressor(**(QUICK | {"max_steps": 3})).fit(*rows)
+    expected = {model.n_iter_: model.predict(rows[0]) for model in (fitted, other)}
+    found, moment, killed = [], 1, True
+    while killed:
+        killed = killed_at(moment, lambda: other.save(kept))
+        again = load(kept)
+        found.append(again.n_iter_)
+        np.testing.assert_array_equal(again.predict(rows[0]), expected[again.n_iter_])
+        moment += 1
+        if again.n_iter_ == 3 and killed:
+            other.save(kept)  # what the killed one left is no obstacle, and is tidied up
+            assert sorted(os.listdir(kept)) == ["model.json", "model.safetensors"]
+            fitted.save(kept)
+    assert found[0] == fitted.n_iter_ and found[-1] == 3 and moment > 4
+    assert sorted(os.listdir(kept)) == ["model.json", "model.safetensors"]
+
+
 def test_an_interrupted_save_leaves_the_old_model_and_no_debris(fitted, kept, monkeypatch):
     before = {name: (kept / name).read_bytes() for name in os.listdir(kept)}
 
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("online_laplace.estimators.saving.write_json", interrupt)
+    monkeypatch.setattr("online_laplace.estimators.model_folder.write_json", interrupt)
     with pytest.raises(KeyboardInterrupt):
         fitted.save(kept)
     assert os.listdir(kept.parent) == ["model"]
@@ -224,7 +334,7 @@ def test_a_disk_that_refuses_is_reported_in_one_line(fitted, tmp_path, monkeypat
     def full(source, target):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("online_laplace.experiments.atomic.os.replace", full)
+    monkeypatch.setattr("online_laplace.files.atomic.os.replace", full)
     with pytest.raises(InputError, match="cannot be written: No space left on device") as caught:
         fitted.save(tmp_path / "model")
     assert "\n" not in str(caught.value) and os.listdir(tmp_path) == []

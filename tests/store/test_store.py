@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from online_laplace.experiments.archive import pack_store, unpack_store
-from online_laplace.experiments.atomic import StoreError, read_arrays, write_arrays, write_bytes, write_json
+from online_laplace.files.atomic import StoreError, write_bytes
+from online_laplace.files.sealed import read_arrays, write_arrays, write_json
 from online_laplace.protocol.profile import Batch, Profile, Unit
+from online_laplace.store.archive import pack_store, unpack_store
 from online_laplace.store.provenance import _bare
 from online_laplace.store.store import Store
 from online_laplace.workers.experiment import train_all

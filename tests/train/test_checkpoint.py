@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from online_laplace.experiments.atomic import read_arrays, write_arrays
+from online_laplace.files.sealed import read_arrays, write_arrays
 from online_laplace.hyper.prior import initial_hyper
 from online_laplace.model.mlp import MLP
 from online_laplace.posterior.predictive import Units

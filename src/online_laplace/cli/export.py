@@ -15,8 +15,11 @@ def export(
     """Write a compact copy of finished results, with its own figures and report."""
     # Imported here so that `--help` does not wait for torch.
     from online_laplace.cli.drawing import draw
+    from online_laplace.files.copies import check_copy
     from online_laplace.store.export import open_results, write_export
 
-    write_export(open_results(folder), target)
+    results = open_results(folder)
+    check_copy(folder, target)
+    write_export(results, target)
     # Drawn from the copy, so that what is shown is what is kept.
     draw(open_results(target), target)

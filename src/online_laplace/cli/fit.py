@@ -9,14 +9,14 @@ import typer
 from rich.console import Console
 
 from online_laplace import defaults
-from online_laplace.cli.options import check_writable, names, widths, write_json
+from online_laplace.cli.options import Force, names, outputs, widths, write_json
 from online_laplace.errors import InputError
 
 
 def fit(
     data: Annotated[Path, typer.Argument(help="A table with a header: .csv, .tsv or .parquet.")],
     target: Annotated[str, typer.Option(help="The column to predict.")],
-    out: Annotated[Path, typer.Option(help="The folder of the model; an earlier model is replaced.")],
+    out: Annotated[Path, typer.Option(help="The folder of the model alone; an earlier model is replaced.")],
     drop: Annotated[str, typer.Option(help="Columns to leave out; comma-separated.")] = "",
     missing: Annotated[
         str, typer.Option(help="Missing values: refuse, or impute by median or a category of their own.")
@@ -41,13 +41,16 @@ def fit(
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write what was learnt to this file.")
     ] = None,
+    force: Force = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
 ) -> None:
     """Fit a model with error bars to a table and keep it in a folder."""
     # Imported here so that `--help` does not wait for torch.
-    from online_laplace.estimators.folder import check_folder
+    from online_laplace.estimators.model_folder import check_model_folder
     from online_laplace.estimators.regressor import OnlineLaplaceRegressor
-    from online_laplace.estimators.saving import DOCUMENT
+    from online_laplace.files.earlier import SUMMARY
+    from online_laplace.files.folders import lies_in
+    from online_laplace.files.outputs import Kept, check_outputs
     from online_laplace.tables.console import print_findings
     from online_laplace.tables.findings import assessed, learnt, rows_to_assess
     from online_laplace.tables.model import TableModel
@@ -68,9 +71,13 @@ def fit(
         verbose=not quiet,
     )
     regressor.check_settings()
-    check_folder(out, marker=DOCUMENT)
-    if json_file is not None:
-        check_writable("--json", json_file)
+    check_model_folder(out)
+    for name, path in (("the table", data), ("--json", json_file)):
+        if path is not None and lies_in(path, out):
+            raise InputError(
+                f"{name} {path} lies in --out {out}, which holds the model alone: name another folder"
+            )
+    check_outputs(outputs(("--json", json_file, SUMMARY)), [Kept("the table to fit", data)], force=force)
 
     def check_size(count: int, columns: int) -> None:
         # The target is no feature; a text column becomes one feature at least.

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from online_laplace.cli.options import Force
+
 
 def inspect(
     folder: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder that `fit` wrote.")],
@@ -20,10 +22,14 @@ def inspect(
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write the same numbers to this file.")
     ] = None,
+    force: Force = False,
 ) -> None:
     """Print noise, effective parameters, evidence, relevance and calibration; write a page of pictures."""
     # Imported here so that `--help` does not wait for torch.
-    from online_laplace.cli.options import check_writable, write_json, write_whole
+    from online_laplace.cli.options import model_read, outputs, write_json, write_whole
+    from online_laplace.estimators.model_folder import PAGE as PAGE_NAME
+    from online_laplace.files.earlier import PAGE, SUMMARY
+    from online_laplace.files.outputs import Kept, check_outputs, same_file
     from online_laplace.plots.page import render_page
     from online_laplace.tables.console import lines, print_findings
     from online_laplace.tables.findings import assessed, learnt, rows_to_assess
@@ -31,10 +37,14 @@ def inspect(
     from online_laplace.tables.reading import read_frame
 
     model = TableModel.load(folder)
-    target = page or folder / "inspect.html"
-    for option, path in (("--json", json_file), ("--page", page)):
-        if path is not None:
-            check_writable(option, path)
+    target = page or folder / PAGE_NAME
+    # An earlier page is the one file of the model that a page may take the place of.
+    page_of_model = folder / PAGE_NAME if same_file(folder / PAGE_NAME, target) else None
+    kept = [one for one in model_read(folder) if one.path != page_of_model]
+    if data is not None:
+        kept.append(Kept("the table to assess", data))
+    named = outputs(("--page", target, PAGE), ("--json", json_file, SUMMARY))
+    check_outputs(named, kept, force=force)
     rows, where = rows_to_assess(model, None if data is None else read_frame(data))
     found, scores = learnt(model), assessed(model, rows, where)
     print_findings(Console(), found, scores)

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from online_laplace.errors import InputError
+from online_laplace.files.earlier import Kind
+from online_laplace.files.outputs import Kept, Output, write_output
+
+Force = Annotated[
+    bool, typer.Option("--force", help="Overwrite existing files that online-laplace did not write.")
+]
 
 
 def names(text: str) -> list[str]:
@@ -22,36 +31,30 @@ def widths(text: str) -> tuple[int, ...]:
         raise InputError(f"--hidden takes whole numbers such as 50 or 50,50, not {text!r}") from error
 
 
-def check_writable(option: str, path: Path) -> None:
-    """Refuse a file that cannot be written before the work that would fill it."""
-    if path.is_dir():
-        raise InputError(f"{option} {path} is a folder: name a file")
-    there = path.exists()
-    try:
-        with path.open("a"):
-            pass
-    except OSError as error:
-        raise InputError(f"{option} {path} cannot be written: {error.strerror}") from error
-    if not there:
-        path.unlink()
-
-
 def write_whole(option: str, path: Path, content: bytes) -> None:
     """Write the file of an option; what was there before stays where the disk refuses. Raises InputError."""
-    # Imported here so that `--help` does not wait for torch.
-    from online_laplace.experiments.atomic import StoreError, write_bytes
-
-    try:
-        if path.exists() and not path.is_file():
-            path.write_bytes(content)  # a pipe or a device cannot be replaced by a file
-        else:
-            write_bytes(path.resolve(), content)  # a link stays a link
-    except (OSError, StoreError) as error:
-        cause = error.__cause__ if isinstance(error, StoreError) else error
-        reason = getattr(cause, "strerror", None) or str(error)
-        raise InputError(f"{option} {path} cannot be written: {reason}") from error
+    write_output(f"{option} {path}", path, content)
 
 
 def write_json(option: str, path: Path, value: Any) -> None:
     """Write a value as JSON, whole or not at all. Raises InputError."""
     write_whole(option, path, (json.dumps(value, indent=1) + "\n").encode())
+
+
+def outputs(*named: tuple[str, Path | None, Kind]) -> list[Output]:
+    """Those outputs of a command that its call asks for."""
+    return [Output(option, path, kind) for option, path, kind in named if path is not None]
+
+
+def tables_read(given: Sequence[str]) -> list[Kept]:
+    """Those of the given tables that are files: any name that is not of an embedded one."""
+    from online_laplace.data import TABLES
+
+    return [Kept("a table to read", Path(text)) for text in given if text not in TABLES]
+
+
+def model_read(folder: Path) -> list[Kept]:
+    """The files of a model that a command reads."""
+    from online_laplace.estimators.model_folder import model_files
+
+    return [Kept(f"a file of the model in {folder}", path) for path in model_files(folder)]

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from online_laplace.cli.options import Force
+
 
 def predict(
     folder: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder that `fit` wrote.")],
@@ -17,11 +19,14 @@ def predict(
         float, typer.Option(help="The probability that lower and upper enclose a new observation.")
     ] = 0.9,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write a summary to this file.")] = None,
+    force: Force = False,
 ) -> None:
     """Predict every row: mean, std, lower, upper. The columns are matched by name."""
     # Imported here so that `--help` does not wait for torch.
-    from online_laplace.cli.options import check_writable, write_json
+    from online_laplace.cli.options import model_read, outputs, write_json
     from online_laplace.errors import InputError
+    from online_laplace.files.earlier import PREDICTIONS, SUMMARY
+    from online_laplace.files.outputs import Kept, check_outputs
     from online_laplace.tables.console import score_lines
     from online_laplace.tables.findings import assessment
     from online_laplace.tables.model import TableModel
@@ -30,12 +35,12 @@ def predict(
 
     if not 0 < coverage < 1:
         raise InputError(f"--coverage lies between 0 and 1, not at {coverage:g}")
-    if out.resolve() == data.resolve():
-        raise InputError(f"--out {out} is the table to predict for: name another file")
     check_kind(out)
-    check_writable("--out", out)
-    if json_file is not None:
-        check_writable("--json", json_file)
+    check_outputs(
+        outputs(("--out", out, PREDICTIONS), ("--json", json_file, SUMMARY)),
+        [Kept("the table to predict for", data), *model_read(folder)],
+        force=force,
+    )
     model = TableModel.load(folder)
     frame = read_frame(data)
     predictions = model.predict(frame, coverage)

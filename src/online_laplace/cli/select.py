@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from online_laplace.cli.options import check_writable, names, widths, write_json, write_whole
+from online_laplace.cli.options import (
+    Force,
+    names,
+    outputs,
+    tables_read,
+    widths,
+    write_json,
+    write_whole,
+)
 from online_laplace.errors import InputError
+from online_laplace.files.earlier import PLOT, SUMMARY, plot_metadata
+from online_laplace.files.outputs import check_outputs
 
 if TYPE_CHECKING:
     from online_laplace.selection import Selection
@@ -32,6 +42,7 @@ def select(
     device: Annotated[str, typer.Option(help="A torch device: cpu, cuda.")] = "cpu",
     plot: Annotated[Path | None, typer.Option(help="Draw evidence against held-out score here.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the ranking to this file.")] = None,
+    force: Force = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress lines.")] = False,
 ) -> None:
     """Train candidate models side by side and rank them by evidence, without held-out rows."""
@@ -43,9 +54,9 @@ def select(
     candidates = combine([widths(text) for text in hidden or ["10", "50"]], names(activation), names(prior))
     if plot is not None and plot.suffix.lower() not in PICTURES:
         raise InputError(f"--plot {plot}: its kind is not known: name it {', '.join(PICTURES)}")
-    for option, path in (("--plot", plot), ("--json", json_file)):
-        if path is not None:
-            check_writable(option, path)
+    check_outputs(
+        outputs(("--plot", plot, PLOT), ("--json", json_file, SUMMARY)), tables_read([table]), force=force
+    )
     console = Console()
     with Console(stderr=True, quiet=quiet).status("") as live:
         found = select_on_table(
@@ -105,6 +116,7 @@ def _draw(found: Selection, path: Path) -> None:
         figure, ax = plt.subplots(figsize=(7.5, 4.2))
         plot_selection(found, ax)
         picture = io.BytesIO()
-        figure.savefig(picture, format=path.suffix.lower()[1:])
+        suffix = path.suffix.lower()
+        figure.savefig(picture, format=suffix[1:], metadata=plot_metadata(suffix))
         plt.close(figure)
     write_whole("--plot", path, picture.getvalue())

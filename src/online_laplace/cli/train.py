@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from online_laplace.cli.options import check_writable, names, widths, write_json
+from online_laplace.cli.options import Force, names, outputs, tables_read, widths, write_json
+from online_laplace.files.earlier import SUMMARY
+from online_laplace.files.outputs import check_outputs
 
 
 def train(
@@ -52,6 +54,7 @@ def train(
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write one object per result to this file.")
     ] = None,
+    force: Force = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
 ) -> None:
     """Train networks on tables, split by split, and report how well they predict."""
@@ -78,8 +81,7 @@ def train(
     }
     given = {name: value for name, value in chosen.items() if value is not None}
     ways = trainings(names(procedure), given)
-    if json_file is not None:
-        check_writable("--json", json_file)
+    check_outputs(outputs(("--json", json_file, SUMMARY)), tables_read(tables), force=force)
     records = train_with_progress(tables, ways, splits, workers=workers, quiet=quiet)
     print_summary(records, Console())
     if json_file is not None:

@@ -8,8 +8,6 @@ further, and that its folder is as confidential as the data it was fitted to.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -26,17 +24,15 @@ from online_laplace._version import __version__
 from online_laplace.data.checks import Floats
 from online_laplace.data.scaling import Scaler
 from online_laplace.ensemble.architecture import Architecture
-from online_laplace.errors import InputError
 from online_laplace.estimators.fitted import FittedNetworks
-from online_laplace.estimators.folder import replace_folder
-from online_laplace.estimators.training import Fit, FitSummary, gaussian_model
-from online_laplace.experiments.atomic import (
-    DamagedFileError,
-    read_arrays,
-    read_json,
-    write_arrays,
-    write_json,
+from online_laplace.estimators.model_folder import (
+    FORMAT,
+    VERSION,
+    read_document,
+    read_model_arrays,
+    write_model,
 )
+from online_laplace.estimators.training import Fit, FitSummary, gaussian_model
 from online_laplace.train.outcome import Outcome
 from online_laplace.train.trajectory import Snapshots
 from online_laplace.types import Rows
@@ -44,10 +40,6 @@ from online_laplace.types import Rows
 if TYPE_CHECKING:
     from online_laplace.estimators.base import OnlineLaplaceEstimator
     from online_laplace.estimators.regressor import OnlineLaplaceRegressor
-
-FORMAT = "online-laplace model"
-VERSION = 1
-DOCUMENT, ARRAYS = "model.json", "model.safetensors"
 
 
 def save(
@@ -60,7 +52,8 @@ def save(
     """Write a fitted estimator into the folder `path`, whole or not at all.
 
     `table` says how the columns of a user's file become features, for a model fitted by the command;
-    `held_out` are rows X, y that it was not fitted to.
+    `held_out` are rows X, y that it was not fitted to. Raises InputError where the folder holds anything but
+    an earlier model, which is replaced, or the disk refuses.
     """
     check_is_fitted(estimator)
     arrays = _arrays(estimator._fit)
@@ -68,12 +61,10 @@ def save(
         arrays |= {
             f"held_out.{name}": torch.from_numpy(v.copy()) for name, v in zip("Xy", held_out, strict=True)
         }
-    with replace_folder(Path(path), marker=DOCUMENT) as folder:
-        write_arrays(folder / ARRAYS, arrays, {"format": FORMAT, "version": VERSION})
-        document = _document(estimator) | {"arrays_sha256": _sha256(folder / ARRAYS)}
-        if table is not None:
-            document["table"] = dict(table)
-        write_json(folder / DOCUMENT, document)
+    document = _document(estimator)
+    if table is not None:
+        document["table"] = dict(table)
+    write_model(Path(path), document, arrays)
 
 
 def load(path: str | os.PathLike[str], device: str | None = None) -> OnlineLaplaceRegressor:
@@ -104,7 +95,7 @@ def load(path: str | os.PathLike[str], device: str | None = None) -> OnlineLapla
     settings["hidden"] = _tuple(settings["hidden"])
     model = OnlineLaplaceRegressor(**settings)
     where = model._settings().device
-    arrays = _read_arrays(folder, document)
+    arrays = read_model_arrays(folder, document)
     model._adopt(_fit(document, {name: v.to(where) for name, v in arrays.items()}), document["one_target"])
     model.n_features_in_ = model._fit.networks.network.d_in
     if document["features"] is not None:
@@ -114,42 +105,10 @@ def load(path: str | os.PathLike[str], device: str | None = None) -> OnlineLapla
 
 def read_held_out(folder: Path) -> tuple[Floats, Floats] | None:
     """The rows X, y that a kept model was not fitted to, if it has any. Raises InputError."""
-    arrays = _read_arrays(folder, read_document(folder))
+    arrays = read_model_arrays(folder, read_document(folder))
     if "held_out.X" not in arrays:
         return None
     return arrays["held_out.X"].numpy(), arrays["held_out.y"].numpy()
-
-
-def _read_arrays(folder: Path, document: Mapping[str, Any]) -> dict[str, Tensor]:
-    if _sha256(folder / ARRAYS) != document["arrays_sha256"]:
-        raise InputError(f"{folder}: {ARRAYS} is damaged, or belongs to another model: copy both files again")
-    try:
-        return read_arrays(folder / ARRAYS)[0]
-    except DamagedFileError as error:
-        raise InputError(f"{folder}: {ARRAYS} is damaged: {error}") from error
-
-
-def read_document(folder: Path) -> dict[str, Any]:
-    """The words and numbers of a kept model. Raises InputError where they are not there or not usable."""
-    path = folder / DOCUMENT
-    if not path.is_file():
-        missing = "no such folder" if not folder.exists() else f"no model in it: there is no {DOCUMENT}"
-        raise InputError(f"{folder}: {missing}")
-    try:
-        # Whose it is and how new is asked first, so that what this version cannot know is not called damaged.
-        head = json.loads(path.read_bytes())
-        if not isinstance(head, dict) or head.get("format") != FORMAT:
-            raise InputError(f"{folder}: {DOCUMENT} was not written by online-laplace")
-        if head.get("version") != VERSION:
-            raise InputError(
-                f"{folder}: the model has format {head.get('version')}, written by online-laplace "
-                f"{head.get('package_version')}; version {__version__} reads format {VERSION}: upgrade it"
-            )
-        return read_json(path)
-    except (OSError, ValueError, DamagedFileError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{folder}: {DOCUMENT} is damaged: {error}") from error
 
 
 def _document(estimator: OnlineLaplaceEstimator) -> dict[str, Any]:
@@ -236,10 +195,3 @@ def _plain(value: Any) -> Any:
 
 def _tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
-
-
-def _sha256(path: Path) -> str:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from online_laplace.experiments.atomic import write_bytes
 from online_laplace.figures import (
     convergence,
     evidence,
@@ -19,6 +18,7 @@ from online_laplace.figures import (
     weights,
 )
 from online_laplace.figures.captions import WORDS, Words
+from online_laplace.files.atomic import write_bytes
 from online_laplace.store.results import Results
 from online_laplace.style import house_style
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from online_laplace.data.checks import Floats
 from online_laplace.errors import known_name
 from online_laplace.plots.axes import drawing_on
-from online_laplace.posterior.coverage import LEVELS, coverages
+from online_laplace.predictive.coverage import LEVELS, coverages
 from online_laplace.style import BLUE, GREY, VERMILLION
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from online_laplace.files.earlier import PAGE_MARK
 from online_laplace.plots.calibration import plot_calibration
 from online_laplace.plots.history import plot_history
 from online_laplace.plots.predictions import plot_predictions
@@ -31,7 +32,8 @@ def render_page(title: str, lines: Sequence[tuple[str, str]], model: Any, X: Any
         f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>' for name, value in lines
     )
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">{PAGE_MARK}'
+        f"<title>{escape(title)}</title>"
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>'
         f"<body><main><h1>{escape(title)}</h1><table>{rows}</table>"
         + "".join(_section(*figure) for figure in _figures(model, X, y, where))

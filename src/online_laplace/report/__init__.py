@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from online_laplace.experiments.atomic import write_bytes
 from online_laplace.figures import draw_all
+from online_laplace.files.atomic import write_bytes
 from online_laplace.store.results import Results
 
 __all__ = ["write_report"]

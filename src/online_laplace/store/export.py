@@ -10,14 +10,8 @@ from pathlib import Path
 
 import torch
 
-from online_laplace.experiments.atomic import (
-    DamagedFileError,
-    StoreError,
-    read_arrays,
-    read_json,
-    write_arrays,
-    write_json,
-)
+from online_laplace.files.atomic import StoreError
+from online_laplace.files.sealed import DamagedFileError, read_arrays, read_json, write_arrays, write_json
 from online_laplace.protocol.profile import Unit
 from online_laplace.store.results import QUANTITIES, Results, units_of
 from online_laplace.store.store import Store

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from online_laplace.experiments.atomic import StoreError
+from online_laplace.files.atomic import StoreError
 from online_laplace.protocol.profile import Unit
 from online_laplace.store.store import Store
 

@@ -18,9 +18,9 @@ from typing import Any
 
 from torch import Tensor
 
-from online_laplace.experiments.atomic import (
+from online_laplace.files.atomic import StoreError
+from online_laplace.files.sealed import (
     DamagedFileError,
-    StoreError,
     canonical,
     read_arrays,
     read_json,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from online_laplace.errors import InputError
-from online_laplace.posterior.coverage import LEVELS, coverages
+from online_laplace.predictive.coverage import LEVELS, coverages
 from online_laplace.tables.model import TableModel
 
 if TYPE_CHECKING:

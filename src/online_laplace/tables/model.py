@@ -12,8 +12,9 @@ import numpy as np
 
 from online_laplace.data.checks import Floats
 from online_laplace.errors import InputError
+from online_laplace.estimators.model_folder import read_document
 from online_laplace.estimators.regressor import OnlineLaplaceRegressor
-from online_laplace.estimators.saving import load, read_document, read_held_out, save
+from online_laplace.estimators.saving import load, read_held_out, save
 from online_laplace.tables.columns import Columns
 
 if TYPE_CHECKING:

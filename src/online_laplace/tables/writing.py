@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from online_laplace.errors import InputError, MissingExtraError
-from online_laplace.experiments.atomic import StoreError, write_bytes
+from online_laplace.files.outputs import write_output
 from online_laplace.tables.reading import PARQUET, SEPARATORS
 
 if TYPE_CHECKING:
@@ -34,8 +34,4 @@ def write_frame(frame: pd.DataFrame, path: Path) -> None:
     else:
         # Seventeen digits bring back the very same number.
         frame.to_csv(content, index=False, sep=SEPARATORS[suffix], float_format="%.17g")
-    try:
-        write_bytes(path, content.getvalue())
-    except StoreError as error:
-        reason = getattr(error.__cause__, "strerror", None) or str(error)
-        raise InputError(f"{path} cannot be written: {reason}") from error
+    write_output(str(path), path, content.getvalue())

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from online_laplace.data import Table
-from online_laplace.experiments.atomic import DamagedFileError, read_arrays, write_arrays
+from online_laplace.files.sealed import DamagedFileError, read_arrays, write_arrays
 from online_laplace.protocol import snapshots
 from online_laplace.protocol.profile import Batch
 from online_laplace.protocol.runner import prepare

@@ -19,7 +19,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 from threadpoolctl import threadpool_limits
 
 from online_laplace.errors import InputError, MissingExtraError, OnlineLaplaceError, known_name
-from online_laplace.experiments.atomic import StoreError
+from online_laplace.files.atomic import StoreError
 from online_laplace.process import prepare
 from online_laplace.protocol.parts import Part, fitting, train_here
 from online_laplace.protocol.profile import Batch

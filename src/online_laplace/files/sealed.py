@@ -1,12 +1,10 @@
-"""Files that are either whole or not there: written beside their place, flushed to disk, then moved in."""
+"""JSON and arrays that carry a digest of themselves, so that damage shows when they are read."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,39 +12,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from online_laplace.errors import InputError
-
-
-class StoreError(InputError):
-    """A store cannot be used or written; what it already holds is safe."""
+from online_laplace.files.atomic import write_bytes
 
 
 class DamagedFileError(Exception):
     """A file does not hold what was written to it; the message says in what way."""
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a whole file or none. Raises StoreError, with the reason, where the disk refuses."""
-    # The process id keeps two writers of the same file out of each other's way: the last one wins, whole.
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except OSError as error:
-        with suppress(OSError):
-            beside.unlink()
-        raise StoreError(
-            f"{path} cannot be written: {error.strerror}. Everything finished before is kept; "
-            "once that is mended, the same command goes on from there"
-        ) from error
-
-
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write an object with a digest of itself, so that damage shows."""
+    """Write an object with a digest of itself. Raises StoreError where the disk refuses."""
     sealed = {**value, "digest": _digest(canonical(value))}
     write_bytes(path, (json.dumps(sealed, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
 
@@ -66,11 +40,16 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def write_arrays(path: Path, arrays: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
     """Write named arrays and a few words `about` them, with a digest of both."""
+    write_bytes(path, arrays_to_bytes(arrays, about))
+
+
+def arrays_to_bytes(arrays: Mapping[str, Tensor], about: Mapping[str, Any]) -> bytes:
+    """The content of the file that `write_arrays` writes."""
     # Cloned, since safetensors refuses names that share memory.
     held = {name: array.detach().cpu().contiguous().clone() for name, array in arrays.items()}
     words = canonical(about)
     metadata = {"about": words, "digest": _arrays_digest(held, words)}
-    write_bytes(path, save(held, metadata))
+    return save(held, metadata)
 
 
 def read_arrays(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

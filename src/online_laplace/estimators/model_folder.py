@@ -1,0 +1,180 @@
+"""The folder of a kept model: what may be in it, and how one model takes the place of another.
+
+The document names its arrays by their SHA-256. New arrays are first written under a name with that digest in
+it, then the document is replaced, and only then do the arrays get their ordinary name. Killed at any moment,
+the folder holds either the old model or the new one, since a document whose arrays do not have their ordinary
+name yet still leads to them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from online_laplace._version import __version__
+from online_laplace.errors import InputError
+from online_laplace.files import earlier
+from online_laplace.files.atomic import StoreError, reason_of, write_bytes
+from online_laplace.files.folders import check_folder, made_folder
+from online_laplace.files.sealed import (
+    DamagedFileError,
+    arrays_to_bytes,
+    read_arrays,
+    read_json,
+    write_json,
+)
+
+FORMAT = "online-laplace model"
+VERSION = 1
+DOCUMENT, ARRAYS, PAGE = "model.json", "model.safetensors", "inspect.html"
+
+# What a writer that was killed can leave: arrays without their ordinary name, and files half written.
+_LEFTOVER = re.compile(r"model-[0-9a-f]{16}\.safetensors|\.(model|inspect)\S*\.\d+\.part")
+# What file browsers put into every folder that they show.
+_BROWSERS = {".DS_Store", "Thumbs.db", "desktop.ini"}
+
+
+def model_files(folder: Path) -> list[Path]:
+    """The files that a model's folder consists of, there or not."""
+    return [folder / name for name in (DOCUMENT, ARRAYS, PAGE)]
+
+
+def check_model_folder(folder: Path) -> None:
+    """Refuse, before the work that would fill it, a folder that holds anything but a model of ours.
+
+    Raises:
+        InputError: `folder` is a file, holds something else or a damaged model, or cannot be written.
+    """
+    check_folder(folder)
+    if folder.is_dir():
+        if foreign := _foreign(folder):
+            raise InputError(
+                f"{folder} holds something else ({foreign}): name a new or empty folder, or move it away"
+            )
+        if (folder / DOCUMENT).exists():
+            try:
+                read_document(folder)
+            except InputError as error:
+                raise InputError(f"{error}; it is not replaced: name another folder, or remove it") from error
+
+
+def _foreign(folder: Path) -> str | None:
+    """The first name of something that no model of ours put there, if there is any."""
+    has_document = (folder / DOCUMENT).is_file()
+    for path in sorted(folder.iterdir()):
+        # A link is somebody's doing, and so are arrays or a page without a model.
+        regular = path.is_file() and not path.is_symlink()
+        known = path.name == DOCUMENT or (has_document and path.name == ARRAYS)
+        page = has_document and path.name == PAGE and earlier.is_earlier(path, earlier.PAGE)
+        ours = known or page or _LEFTOVER.fullmatch(path.name) or path.name in _BROWSERS
+        if not (regular and ours):
+            return path.name
+    return None
+
+
+def write_model(folder: Path, document: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> None:
+    """Put a model in the place of an earlier one, or into a new folder; on an error nothing has changed.
+
+    Raises:
+        InputError: the folder holds something else, or the disk refuses.
+    """
+    check_model_folder(folder)
+    place = Path(os.path.realpath(folder))  # a link to a folder stays
+    content = arrays_to_bytes(arrays, {"format": FORMAT, "version": VERSION})
+    digest = hashlib.sha256(content).hexdigest()
+    try:
+        with made_folder(place):
+            leftovers = [path for path in place.iterdir() if _LEFTOVER.fullmatch(path.name)]
+            waiting = place / _waiting_name(digest)
+            try:
+                write_bytes(waiting, content)
+                write_json(place / DOCUMENT, {**document, "arrays_sha256": digest})
+            except BaseException:
+                with suppress(OSError):
+                    if _is_current(place, digest):
+                        os.replace(waiting, place / ARRAYS)  # interrupted after the document was moved in
+                    elif waiting not in leftovers:
+                        waiting.unlink()
+                raise
+            os.replace(waiting, place / ARRAYS)
+            _tidy(place, leftovers)
+    except (OSError, StoreError) as error:
+        raise InputError(f"{folder} cannot be written: {reason_of(error)}") from error
+
+
+def _tidy(folder: Path, leftovers: list[Path]) -> None:
+    """Remove what killed writers left, and the page of the model that was there before."""
+    page = folder / PAGE
+    stale = [page] if earlier.is_earlier(page, earlier.PAGE) else []
+    for path in (*leftovers, *stale):
+        with suppress(OSError):
+            path.unlink()
+
+
+def _is_current(folder: Path, digest: str) -> bool:
+    """Whether the document that is there now is the one of these arrays."""
+    try:
+        return bool(read_json(folder / DOCUMENT)["arrays_sha256"] == digest)
+    except (DamagedFileError, KeyError):
+        return False
+
+
+def read_document(folder: Path) -> dict[str, Any]:
+    """The words and numbers of a kept model. Raises InputError where they are not there or not usable."""
+    path = folder / DOCUMENT
+    if not path.is_file():
+        missing = "no such folder" if not folder.exists() else f"no model in it: there is no {DOCUMENT}"
+        raise InputError(f"{folder}: {missing}")
+    try:
+        # Whose it is and how new is asked first, so that what this version cannot know is not called damaged.
+        head = json.loads(path.read_bytes())
+        if not isinstance(head, dict) or head.get("format") != FORMAT:
+            raise InputError(f"{folder}: {DOCUMENT} was not written by online-laplace")
+        if head.get("version") != VERSION:
+            raise InputError(
+                f"{folder}: the model has format {head.get('version')}, written by online-laplace "
+                f"{head.get('package_version')}; version {__version__} reads format {VERSION}: upgrade it"
+            )
+        return read_json(path)
+    except (OSError, ValueError, RecursionError, DamagedFileError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{folder}: {DOCUMENT} is damaged: {error}") from error
+
+
+def read_model_arrays(folder: Path, document: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The arrays that a document names. Raises InputError where they are not there or not usable."""
+    digest = document["arrays_sha256"]
+    waiting = folder / _waiting_name(digest)  # where a writer that was killed left them
+    if waiting.is_file() and _sha256(waiting) == digest:
+        path = waiting
+    else:
+        path = folder / ARRAYS
+        if _sha256(path) != digest:
+            raise InputError(
+                f"{folder}: {ARRAYS} is damaged, or belongs to another model: copy both files again"
+            )
+    try:
+        return read_arrays(path)[0]
+    except DamagedFileError as error:
+        raise InputError(f"{folder}: {ARRAYS} is damaged: {error}") from error
+
+
+def _waiting_name(digest: str) -> str:
+    """What arrays are called until their document is in place."""
+    return f"model-{digest[:16]}.safetensors"
+
+
+def _sha256(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error

@@ -1,1 +1,0 @@
-"""The protocol, run on tables."""

@@ -1,0 +1,44 @@
+"""Files that are either whole or not there: written beside their place, flushed to disk, then moved in."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from online_laplace.errors import InputError
+
+
+class StoreError(InputError):
+    """A store cannot be used or written; what it already holds is safe."""
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a whole file or none; a link stays, and the file it points to is written.
+
+    Raises StoreError, with the reason, where the disk refuses.
+    """
+    target = Path(os.path.realpath(path))
+    # The process id keeps two writers of the same file out of each other's way: the last one wins, whole.
+    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, target)
+    except OSError as error:
+        raise StoreError(
+            f"{path} cannot be written: {error.strerror}. Everything finished before is kept; "
+            "once that is mended, the same command goes on from there"
+        ) from error
+    finally:
+        with suppress(OSError):
+            beside.unlink()  # it is there only if it was not moved in
+
+
+def reason_of(error: BaseException) -> str:
+    """What the disk said, without the path and the number of the error."""
+    cause = error.__cause__ if isinstance(error, StoreError) else error
+    return getattr(cause, "strerror", None) or str(error)

@@ -1,0 +1,105 @@
+"""How an earlier output of ours is told from a file of the user's, by what is in it and not by its name.
+
+JSON has the keys that our commands write, predictions have exactly our four columns, a page and a picture
+name the program that made them, and an archive begins with a store's header.
+"""
+
+from __future__ import annotations
+
+import json
+import tarfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+PROGRAM = "online-laplace"
+PAGE_MARK = f'<meta name="generator" content="{PROGRAM}">'
+PREDICTED = ("mean", "std", "lower", "upper")
+
+# The keys of what fit and inspect, predict, and select write; train writes a list of records.
+_SUMMARIES = (
+    {"target", "features", "noise_std", "log_evidence", "outcome", "assessment"},
+    {"rows", "coverage", "unseen", "assessment"},
+    {"rank_correlation", "ranked"},
+)
+_RECORD = {"table", "procedure", "split", "outcome"}
+# A page of the version before pages named their program.
+_UNMARKED_PAGE = '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>A model of '
+_HEAD = 4096
+_LARGEST_SUMMARY = 2**28
+
+
+class Kind(NamedTuple):
+    """A kind of output: what it is called, and whether a file is one that we wrote."""
+
+    words: str
+    wrote: Callable[[Path], bool]
+
+
+def _is_summary(path: Path) -> bool:
+    if path.stat().st_size > _LARGEST_SUMMARY:
+        return False
+    value: Any = json.loads(path.read_bytes())
+    if isinstance(value, list):
+        return bool(value) and all(isinstance(one, dict) and one.keys() >= _RECORD for one in value)
+    return isinstance(value, dict) and any(value.keys() >= keys for keys in _SUMMARIES)
+
+
+def _is_predictions(path: Path) -> bool:
+    if path.suffix.lower() in (".parquet", ".pq"):
+        from pyarrow import ArrowException
+        from pyarrow.parquet import read_schema
+
+        try:
+            return tuple(read_schema(path).names) == PREDICTED
+        except ArrowException:
+            return False
+    header = _head(path).splitlines()[0]
+    return any(header == separator.join(PREDICTED).encode() for separator in (",", "\t"))
+
+
+def _is_page(path: Path) -> bool:
+    head = _head(path).decode(errors="replace")
+    return head.startswith(_UNMARKED_PAGE) or (head.startswith("<!doctype html>") and PAGE_MARK in head)
+
+
+def _is_plot(path: Path) -> bool:
+    head = _head(path)
+    if head.startswith(b"%PDF-"):  # which has its words at the end
+        return f"/Creator ({PROGRAM})".encode() in path.read_bytes()[-_HEAD:]
+    marks = (b"tEXtSoftware\0" + PROGRAM.encode(), f"<dc:title>{PROGRAM}</dc:title>".encode())
+    return any(mark in head for mark in marks)
+
+
+def _is_archive(path: Path) -> bool:
+    with tarfile.open(path, "r|gz") as tar:
+        first = tar.next()
+    return first is not None and first.name == "store.json"
+
+
+def plot_metadata(suffix: str) -> dict[str, str]:
+    """What matplotlib's savefig takes so that a picture names the program that drew it."""
+    return {"Software" if suffix == ".png" else "Creator": PROGRAM}
+
+
+def is_earlier(path: Path, kind: Kind) -> bool:
+    """Whether a file is an earlier output of this kind; what cannot be read is not."""
+    try:
+        return kind.wrote(path)
+    except (OSError, ValueError, IndexError, EOFError, RecursionError, ImportError):
+        return False
+    except (tarfile.TarError, zlib.error):
+        return False
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_HEAD)
+
+
+SUMMARY = Kind("a summary", _is_summary)
+PREDICTIONS = Kind("predictions", _is_predictions)
+PAGE = Kind("a page", _is_page)
+PLOT = Kind("a plot", _is_plot)
+ARCHIVE = Kind("an archive", _is_archive)

@@ -1,0 +1,175 @@
+"""What the commands write over, and never: inputs, models, each other, and files of the user's."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from online_laplace.cli import main
+
+FIT = ["fit", "d.csv", "--target", "y", "--hidden", "3", "--members", "1", "--steps", "4", "--quiet"]
+TRAIN = ["train", "d.csv", "--splits", "1", "--steps", "3", "--hidden", "3", "--quiet", "--workers", "1"]
+SELECT = ["select", "d.csv", "--hidden", "2", "--splits", "1", "--steps", "3", "--quiet"]
+
+
+@pytest.fixture
+def command(monkeypatch, capsys, tmp_path):
+    """The command in this process and a folder with a table: its exit code and what it said on stderr."""
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame(random.normal(size=(40, 2)), columns=["a", "b"])
+    frame.assign(y=frame.a + random.normal(0, 0.1, 40)).to_csv("d.csv", index=False)
+
+    def call(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["online-laplace", *arguments])
+        with pytest.raises(SystemExit) as ending:
+            main()
+        return int(ending.value.code or 0), capsys.readouterr().err
+
+    return call
+
+
+@pytest.fixture
+def model(command):
+    assert command(*FIT, "--out", "m") == (0, "")
+    return Path("m")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def refused(command, folder: Path, *arguments: str) -> str:
+    """The one line that a call is refused with, which changes nothing."""
+    before = contents(folder)
+    code, said = command(*arguments)
+    assert code == 2 and said.startswith("error: ") and len(said.strip().splitlines()) == 1
+    assert contents(folder) == before
+    return said
+
+
+def test_a_folder_full_of_other_things_is_not_replaced_by_a_model(command, tmp_path):
+    Path(".git").mkdir()
+    Path(".git/config").write_text("precious")
+    Path("model.json").write_text('{"layers": 3}')
+    assert "holds something else (.git)" in refused(command, tmp_path, *FIT, "--out", ".")
+
+
+COLLISIONS = {
+    "fit: the table": ([*FIT, "--out", "n", "--json", "d.csv"], "--json d.csv is the table to fit, d.csv"),
+    "fit: by a link": ([*FIT, "--out", "n", "--json", "link"], "--json link is the table to fit, d.csv"),
+    "fit: by a hard link": ([*FIT, "--out", "n", "--json", "hard"], "--json hard is the table to fit, d.csv"),
+    "fit: the model": ([*FIT, "--out", "m", "--json", "m/model.json"], "--json m/model.json lies in --out m"),
+    "fit: with force": ([*FIT, "--out", "n", "--json", "d.csv", "--force"], "is the table to fit"),
+    "predict: one another": (
+        ["predict", "m", "d.csv", "--out", "p.csv", "--json", "./p.csv"],
+        "--json p.csv is the file of --out p.csv too",
+    ),
+    "predict: the model": (
+        ["predict", "m", "d.csv", "--out", "p.csv", "--json", "m/model.json"],
+        "--json m/model.json is a file of the model in m",
+    ),
+    "predict: the table": (["predict", "m", "d.csv", "--out", "p.csv", "--json", "link"], "d.csv"),
+    "inspect: the table": (["inspect", "m", "--data", "d.csv", "--page", "d.csv"], "is the table to assess"),
+    "inspect: the model": (["inspect", "m", "--page", "m/model.safetensors"], "a file of the model in m"),
+    "inspect: one another": (["inspect", "m", "--json", "m/inspect.html"], "is the file of --page"),
+    "inspect: a page": (
+        ["inspect", "m", "--page", "p.html", "--json", "m/inspect.html"],
+        "a file of the model in m",
+    ),
+    "train: the table": ([*TRAIN, "--json", "hard"], "--json hard is a table to read, d.csv"),
+    "select: the table": ([*SELECT, "--json", "d.csv"], "--json d.csv is a table to read, d.csv"),
+    "select: one another": ([*SELECT, "--plot", "s.png", "--json", "s.png"], "is the file of --plot s.png"),
+}
+
+
+@pytest.mark.parametrize("case", COLLISIONS)
+def test_an_input_a_model_or_another_output_is_never_overwritten(case, command, model, tmp_path):
+    os.symlink("d.csv", "link")
+    os.link("d.csv", "hard")
+    arguments, message = COLLISIONS[case]
+    assert message in refused(command, tmp_path, *arguments)
+
+
+FOREIGN = {
+    "fit": ([*FIT, "--out", "n", "--json", "mine"], "--json mine"),
+    "predict": (["predict", "m", "d.csv", "--out", "mine.csv"], "--out mine.csv"),
+    "predict to parquet": (["predict", "m", "d.csv", "--out", "mine.parquet"], "--out mine.parquet"),
+    "predict --json": (["predict", "m", "d.csv", "--out", "p.csv", "--json", "mine"], "--json mine"),
+    "inspect": (["inspect", "m", "--page", "mine"], "--page mine"),
+    "inspect --json": (["inspect", "m", "--page", "p.html", "--json", "mine"], "--json mine"),
+    "train": ([*TRAIN, "--json", "mine"], "--json mine"),
+    "select": ([*SELECT, "--json", "mine"], "--json mine"),
+    "select --plot": ([*SELECT, "--plot", "mine.png"], "--plot mine.png"),
+}
+
+
+@pytest.mark.parametrize("case", FOREIGN)
+def test_a_file_of_the_users_is_overwritten_with_force_alone(case, command, model, tmp_path):
+    arguments, name = FOREIGN[case]
+    path = Path(name.split()[1])
+    for content in (b'{"notes": [1, 2]}', b"a,b\n1,2\n", b"\x00\xff", b"[]"):
+        path.write_bytes(content)
+        said = refused(command, tmp_path, *arguments)
+        assert f"{name} exists and was not written by online-laplace" in said and "--force" in said
+    assert command(*arguments, "--force") == (0, "") and path.read_bytes() != content
+
+
+REPEATED = {
+    "fit": ([*FIT, "--out", "m", "--json", "f.json"], ["f.json", "m/model.json"]),
+    "predict": (["predict", "m", "d.csv", "--out", "p.csv", "--json", "p.json"], ["p.csv", "p.json"]),
+    "predict to tsv": (["predict", "m", "d.csv", "--out", "p.tsv"], ["p.tsv"]),
+    "predict to parquet": (["predict", "m", "d.csv", "--out", "p.parquet"], ["p.parquet"]),
+    "inspect": (["inspect", "m", "--json", "i.json"], ["m/inspect.html", "i.json"]),
+    "inspect --page": (["inspect", "m", "--page", "i.html"], ["i.html"]),
+    "train": ([*TRAIN, "--json", "t.json"], ["t.json"]),
+    "select to png": ([*SELECT, "--plot", "s.png", "--json", "s.json"], ["s.png", "s.json"]),
+    "select to pdf": ([*SELECT, "--plot", "s.pdf"], ["s.pdf"]),
+    "select to svg": ([*SELECT, "--plot", "s.svg"], ["s.svg"]),
+}
+
+
+@pytest.mark.parametrize("case", REPEATED)
+def test_the_same_command_can_be_given_again_and_again(case, command, model):
+    arguments, names = REPEATED[case]
+    for _ in range(2):
+        assert command(*arguments) == (0, "")
+        for name in names:
+            assert os.path.getsize(name) > 0
+    # What an earlier call began and left empty holds nothing that could be lost.
+    Path(names[0]).write_bytes(b"")
+    assert command(*arguments) == (0, "") and os.path.getsize(names[0]) > 0
+
+
+def test_links_stay_and_their_targets_are_written(command, model):
+    os.symlink("real.csv", "link.csv")
+    os.symlink("real.json", "link.json")
+    for _ in range(2):
+        code, said = command("predict", "m", "d.csv", "--out", "link.csv", "--json", "link.json")
+        assert (code, said) == (0, "")
+        assert os.path.islink("link.csv") and os.path.islink("link.json")
+    assert len(pd.read_csv("real.csv")) == 40 and json.loads(Path("real.json").read_text())["rows"] == 40
+
+
+def test_a_link_to_nothing_outlives_a_call_that_fails(command):
+    os.symlink("nothing.json", "link.json")
+    code, _ = command(*FIT[:3], "typo", *FIT[4:], "--out", "n", "--json", "link.json")
+    assert code == 2 and os.path.islink("link.json") and not os.path.exists("nothing.json")
+
+
+def test_a_model_goes_into_the_folder_that_a_link_points_to(command):
+    Path("real").mkdir()
+    os.symlink("real", "link")
+    for _ in range(2):
+        assert command(*FIT, "--out", "link") == (0, "")
+    assert os.path.islink("link") and sorted(os.listdir("real")) == ["model.json", "model.safetensors"]
+
+
+def test_a_device_takes_any_output(command, model):
+    assert command("predict", "m", "d.csv", "--out", "p.csv", "--json", os.devnull) == (0, "")
