@@ -62,7 +62,7 @@ SHORT = {
     "train": "--splits 1 --steps 6 --hidden 4 --members 2 --quiet",
     "select": "--splits 1 --steps 6 --quiet",
     "reproduce": "--tables yacht --splits 1 --workers 1 --quiet --set steps=6 --set hidden=[4] "
-    "--set offline_steps=6 --set looks=3",
+    "--set offline_steps=6 --set observations=3",
 }
 
 

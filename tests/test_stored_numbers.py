@@ -97,7 +97,7 @@ def test_the_comparison_quotes_the_stored_runs(row, data, splits):
 )
 def test_the_stored_paper_run_begins_as_the_code_of_today_does(table, procedure, step):
     arrays = load_file(ROOT / "results/paper/arrays.safetensors")
-    run = run_procedure(load_table(table), procedure, [0], Specification(steps=step, looks=1))
+    run = run_procedure(load_table(table), procedure, [0], Specification(steps=step, observations=1))
     today = history_arrays(run.trained[0].history)
     place = arrays[f"{table}/{procedure}/0/history.steps"].tolist().index(step)
     for name in ("alpha", "beta", "laplace_evidence", "tangent_evidence", "test.rmse"):

@@ -14,7 +14,7 @@ from online_laplace.store.store import Store
 
 def tiny_profile(**settings: Any) -> Profile:
     """Two tables, two splits, every procedure, a dozen steps of a small network."""
-    protocol = {"hidden": (4,), "steps": 12, "looks": 6, **settings}
+    protocol = {"hidden": (4,), "steps": 12, "observations": 6, **settings}
     return Profile(
         "tiny",
         tables=("yacht", "housing"),

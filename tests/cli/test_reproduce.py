@@ -15,7 +15,18 @@ from online_laplace.errors import InputError
 from online_laplace.protocol.profile import Unit, named_profile, override
 from online_laplace.protocol.specification import Specification
 
-TINY = ["--tables", "yacht", "--splits", "2", "--set", "hidden=4", "--set", "steps=8", "--set", "observations=4"]
+TINY = [
+    "--tables",
+    "yacht",
+    "--splits",
+    "2",
+    "--set",
+    "hidden=4",
+    "--set",
+    "steps=8",
+    "--set",
+    "observations=4",
+]
 
 
 def command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
@@ -153,7 +164,7 @@ sys.exit(main(sys.argv[1:]))
         "--set",
         "steps=6",
         "--set",
-        "looks=3",
+        "observations=3",
         "--splits",
         "2",
         "--tables",

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from online_laplace.estimators.failures import TrainingFailedError
-from online_laplace.posterior.predictive import Posterior
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from online_laplace import OnlineLaplaceRegressor
-from online_laplace.curvature import curvature
+from online_laplace.ensemble.failures import TrainingFailedError
 from online_laplace.errors import InputError
 from online_laplace.memory import check_size, needed_bytes
-from online_laplace.posterior import predictive
+from online_laplace.posterior.posterior import Posterior
 from online_laplace.train.gauss_newton import GaussNewton
-from online_laplace.train.trajectory import TRAIL_LENGTH
+from online_laplace.train.trajectory import AVERAGED
 
 QUICK = {"hidden": (3,), "members": 2, "max_steps": 5, "random_state": 0}
 X, Y = np.arange(20.0).reshape(10, 2), np.arange(10.0) ** 2
@@ -199,8 +196,8 @@ def fail(monkeypatch, members, at_step):
     """Let these members end at a step as if their curvature had no factor."""
     step = GaussNewton.step
 
-    def failing(self, state):
-        state = step(self, state)
+    def failing(self, state, rows):
+        state = step(self, state, rows)
         where = torch.zeros_like(state.ending.running)
         where[members] = state.step >= at_step
         return replace(state, ending=state.ending.curvature_failed(where, state.step))
@@ -215,24 +212,26 @@ def test_a_member_that_fails_goes_back_to_its_best_evidence_with_a_warning(monke
     assert model.outcome_.startswith("not positive definite") and np.isfinite(model.predict(X)).all()
     half = len(model._fit.networks) // 2
     best = model._fit.state["state.best.w"][1]
-    assert (model._fit.networks.components.w[half:] == best).all()
+    assert (model._fit.networks.snapshots.w[half:] == best).all()
     assert np.isfinite(model.predict_dist(X).std()).all() and np.isfinite(model.log_evidence_)
 
 
 def test_a_component_with_negative_variances_gives_way_to_the_best_evidence(monkeypatch):
-    calls = []
+    calls, of = [], Posterior.of
 
-    def sinking(J, hyper):
-        H = curvature(J, hyper).at(hyper)
-        calls.append(J)
-        # All of the trail of the second member sinks; its weights of highest evidence, asked last, do not.
-        depth = torch.tensor([0.0, 1e6 if len(calls) <= TRAIL_LENGTH else 0.0]).reshape(2, 1, 1)
-        return SimpleNamespace(failed=H.failed, variance=lambda rows: H.variance(rows) - depth)
+    def sinking(model, w, hyper, rows):
+        posterior = of(model, w, hyper, rows)
+        calls.append(w)
+        # All snapshots of the second member sink; its weights of highest evidence, asked last, do not.
+        depth = torch.tensor([0.0, 1e6 if len(calls) <= AVERAGED else 0.0]).reshape(2, 1, 1, 1)
+        covariance = posterior.H.covariance
+        monkeypatch.setattr(posterior.H, "covariance", lambda J: covariance(J) - depth)
+        return posterior
 
-    monkeypatch.setattr(predictive, "precision", sinking)
+    monkeypatch.setattr(Posterior, "of", sinking)
     model = OnlineLaplaceRegressor(**(QUICK | {"max_steps": 20})).fit(X, Y)
-    assert len(calls) == TRAIL_LENGTH + 1
-    first, second = model._fit.networks.components.w.split(TRAIL_LENGTH)
+    assert len(calls) == AVERAGED + 1
+    first, second = model._fit.networks.snapshots.w.split(AVERAGED)
     best = model._fit.state["state.best.w"]
     assert (second == best[1]).all() and not (first == best[0]).all()
 

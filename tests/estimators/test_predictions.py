@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from online_laplace.posterior.mixture import predict_mixture
 from scipy import integrate
 
 from online_laplace import OnlineLaplaceRegressor, defaults
+from online_laplace.ensemble.ensemble import predict_mixture
 
 QUICK = {"hidden": (6,), "members": 2, "max_steps": 20, "random_state": 0}
 
@@ -58,9 +58,9 @@ def test_the_prediction_is_the_mixture_of_the_core(fitted, rows):
 
     networks, X = fitted._fit.networks, rows[0]
     scaled = torch.from_numpy(networks.inputs.transform(X))
-    mixture = predict_mixture(
-        networks.network, networks.components, networks.prior, networks.problem, scaled
-    ).to_units(networks.units)
+    like = networks.model.initial_hyper(networks.snapshots.w[0])
+    mixture = predict_mixture(networks.model, networks.snapshots, like, networks.rows, scaled)
+    mixture = mixture.to_units(networks.units)
     mean, std = fitted.predict(X, return_std=True)
     np.testing.assert_allclose(mean, mixture.mean[:, 0], rtol=1e-12)
     np.testing.assert_allclose(std, mixture.std[:, 0], rtol=1e-9)
@@ -77,10 +77,12 @@ def test_chunks_do_not_change_a_prediction(fitted, rows, monkeypatch):
 
 
 def test_factors_that_would_not_fit_are_made_anew_and_predict_the_same(rows, fitted, monkeypatch):
-    monkeypatch.setattr("online_laplace.estimators.fitted.KEPT_NUMBERS", 0)
+    monkeypatch.setattr("online_laplace.estimators.fitted.CACHED_NUMBERS", 0)
     fresh = OnlineLaplaceRegressor(**QUICK).fit(*rows)
     np.testing.assert_array_equal(fresh.predict_dist(rows[0]).std(), fitted.predict_dist(rows[0]).std())
-    assert fresh._fit.networks._kept == {} and len(fitted._fit.networks._kept) == len(fitted._fit.networks)
+    assert fresh._fit.networks._posteriors == {} and len(fitted._fit.networks._kept) == len(
+        fitted._fit.networks
+    )
 
 
 def test_the_distribution_is_one(fitted, rows):

@@ -72,7 +72,7 @@ def test_a_warm_start_counts_on_and_takes_new_rows(rows):
     model = OnlineLaplaceRegressor(**QUICK, warm_start=True).fit(X[:40], y[:40])
     mean = model._fit.networks.target.mean
     model.fit(X, y)
-    assert model.n_iter_ == 40 and model._fit.networks.problem.n == 60
+    assert model.n_iter_ == 40 and model._fit.networks.rows.n == 60
     assert model._fit.networks.target.mean is mean
     assert list(np.diff(model.history_["steps"]) > 0) == [True] * (len(model.history_["steps"]) - 1)
 

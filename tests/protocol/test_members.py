@@ -11,18 +11,16 @@ import torch
 from scipy.stats import norm
 
 from online_laplace.data import Table, load_table
+from online_laplace.ensemble import training
+from online_laplace.ensemble.training import observe_scored
 from online_laplace.errors import InputError
-from online_laplace.hyper.prior import initial_hyper
-from online_laplace.model.mlp import MLP
 from online_laplace.model.network import initial_weights
-from online_laplace.posterior.mixture import Mixture
-from online_laplace.posterior.predictive import Posterior, Predictive
-from online_laplace.protocol import runner
-from online_laplace.protocol.batch import batch
-from online_laplace.protocol.runner import run_procedure
+from online_laplace.posterior.posterior import Posterior
+from online_laplace.predictive.gaussian import GaussianPredictive
+from online_laplace.predictive.mixture import Mixture
+from online_laplace.protocol.runner import prepare, run_procedure
 from online_laplace.protocol.specification import Specification
-from online_laplace.train.history import observe
-from online_laplace.train.loop import Watch
+from online_laplace.train.loop import Monitor
 from online_laplace.train.outcome import (
     CONVERGED,
     DIVERGED,
@@ -33,37 +31,32 @@ from online_laplace.train.outcome import (
 from online_laplace.train.procedures import Schedule, train_online
 
 YACHT = load_table("yacht")
-SMALL = Specification(hidden=(3,), steps=24, looks=2, members=3, optimiser="gauss-newton")
+SMALL = Specification(hidden=(3,), steps=24, observations=2, members=3, optimiser="gauss-newton")
 
 
 def train_alone(spec, procedure, split, member):
     """One member of one split with nothing beside it: what it ends at, and its components' predictives."""
-    data = batch(YACHT, replace(spec, members=1), [split])
-    network = MLP(6, spec.hidden, 1, spec.activation)
-    w = initial_weights(network, [spec.weight_seed(split, member)], spec.like())
-    hyper = initial_hyper(network, w, prior=spec.prior)
+    model, data = prepare(YACHT, procedure, [split], replace(spec, members=1))
+    w = initial_weights(model.network, [spec.weight_seed(split, member)], spec.like())
     trained = train_online(
-        network,
-        data.problem,
+        model,
+        data.train,
         w,
-        hyper,
-        Schedule(spec.steps, spec.adam, Watch(every=12)),
+        model.initial_hyper(w),
+        Schedule(spec.steps, Monitor(every=12), spec.optimiser),
         procedure=procedure,
-        optimiser=spec.optimiser,
-        what_to_keep=spec.keep,
+        keep=spec.keep,
     )
-    where = data.evaluation
     parts = {"train": [], "test": []}
-    for c in range(trained.components.w.shape[1]):
-        w, alpha, beta = (values[:, c] for values in trained.components)
-        posterior = Posterior.of(network, w, data.problem, trained.hyper.with_values(alpha, beta))
-        for name, rows in (("train", where.train), ("test", where.test)):
-            parts[name].append(posterior.predict(rows.X).to_units(where.units))
+    for c in range(trained.snapshots.w.shape[1]):
+        posterior = Posterior.of(model, *trained.snapshots.at(c, trained.hyper), data.train)
+        for name, rows in (("train", data.train), ("test", data.test)):
+            parts[name].append(posterior.predict(rows.X).to_units(data.units))
     targets = {
-        name: (where.units.mean + where.units.std * rows.y)[0, :, 0].numpy()
-        for name, rows in (("train", where.train), ("test", where.test))
+        name: data.units.inverse(rows.y)[0, :, 0].numpy()
+        for name, rows in (("train", data.train), ("test", data.test))
     }
-    return trained, observe(network, trained.w, trained.hyper, where), parts, targets
+    return trained, observe_scored(model, data, trained.w, trained.hyper), parts, targets
 
 
 def scores_by_hand(parts, weights, y):
@@ -74,7 +67,7 @@ def scores_by_hand(parts, weights, y):
     error = math.sqrt(((y - weights @ mean) ** 2).mean())
     density = np.log(weights @ norm.pdf(y, mean, std)).mean()
     covered = (np.abs(weights @ norm.cdf(y, mean, std) - 0.5) <= 0.45).mean()
-    stacked = Predictive(
+    stacked = GaussianPredictive(
         torch.from_numpy(mean).unsqueeze(-1),
         torch.from_numpy(std**2).unsqueeze(-1),
         torch.zeros(len(parts), 1, 1, dtype=torch.float64),
@@ -104,7 +97,7 @@ def test_the_record_of_three_members_is_that_of_the_mixture_of_three_runs(proced
     for record in records:
         members = [train_alone(spec, procedure, record.split, member) for member in range(3)]
         infos = [info for _, info, _, _ in members]
-        each = members[0][0].components.w.shape[1]
+        each = members[0][0].snapshots.w.shape[1]
         assert each == (10 if spec.keep == "average" else 1)
         weights = np.full(3, 1 / 3)
         if spec.member_weights == "evidence":
@@ -150,7 +143,7 @@ def test_the_first_member_is_the_run_without_members():
 
 @pytest.mark.parametrize("procedure", ["offline", "retrain"])
 def test_every_procedure_has_members(procedure):
-    spec = Specification(hidden=(3,), steps=6, looks=1, members=2, retrain_rounds=1)
+    spec = Specification(hidden=(3,), steps=6, observations=1, members=2, retrain_rounds=1)
     run = run_procedure(YACHT, procedure, [0, 1], spec)
     assert [record.split for record in run.records] == [0, 1] * len(run.trained)
     assert all(trained.w.shape[0] == 4 for trained in run.trained)
@@ -165,8 +158,8 @@ def test_an_ensemble_ends_as_its_worst_member_does(monkeypatch, seed):
     ends = [
         Outcome(KINDS[drawn.integers(4)], int(drawn.integers(1, 99)), f"the end of {r}") for r in range(6)
     ]
-    train = runner.train_online
-    monkeypatch.setattr(runner, "train_online", lambda *a, **k: replace(train(*a, **k), outcomes=ends))
+    train = training.train_online
+    monkeypatch.setattr(training, "train_online", lambda *a, **k: replace(train(*a, **k), outcomes=ends))
     records = run_procedure(YACHT, "ol", [0, 1], replace(SMALL, steps=1, hidden=(2,))).records
     for record, members in zip(records, (ends[:3], ends[3:]), strict=True):
         worst = max(KINDS.index(member.kind) for member in members)
@@ -180,7 +173,7 @@ def test_a_certificate_of_an_ensemble_is_below_the_tolerance_when_every_member_h
     X = rng.randn(80, 2)
     y = np.tanh(X @ [1.0, -1.0] - 0.5) + 0.1 * rng.randn(80)
     table = Table("ridge", X, y, ("a", "b"), "height")
-    spec = Specification(hidden=(1,), steps=300, looks=60, members=2, optimiser="gauss-newton")
+    spec = Specification(hidden=(1,), steps=300, observations=60, members=2, optimiser="gauss-newton")
     (record,) = run_procedure(table, "ol", [0], spec).records
     assert record.outcome == CONVERGED and record.steps < 300
     assert set(record.certificate) == {"distance", "gradient", "hyper_change", "gap"}

@@ -11,12 +11,13 @@ import torch
 
 from online_laplace.data import Table, load_table
 from online_laplace.errors import InputError, UnknownNameError
-from online_laplace.posterior.metrics import score
+from online_laplace.predictive.metrics import score
+from online_laplace.predictive.mixture import Mixture
 from online_laplace.protocol.runner import run_procedure
 from online_laplace.protocol.specification import Specification
 
 YACHT = load_table("yacht")
-SMALL = Specification(hidden=(5,), steps=20, looks=4, retrain_rounds=2)
+SMALL = Specification(hidden=(5,), steps=20, observations=4, retrain_rounds=2)
 FIELDS = {
     "table", "split", "procedure", "objective", "steps", "outcome", "test_rmse", "test_log_likelihood",
     "train_rmse", "train_log_likelihood", "coverage_90", "alpha", "beta", "gamma", "laplace_evidence",
@@ -35,8 +36,8 @@ NUMBERS = FIELDS - {"table", "split", "procedure", "objective", "steps", "outcom
     ],
 )
 def test_every_procedure_gives_one_record_per_split_and_objective(procedure, objectives):
-    ticks = []
-    run = run_procedure(YACHT, procedure, [0, 2], SMALL, tick=ticks.append)
+    steps_done = []
+    run = run_procedure(YACHT, procedure, [0, 2], SMALL, on_step=steps_done.append)
     labels = [(r.table, r.split, r.procedure, r.objective) for r in run.records]
     assert labels == [("yacht", split, procedure, o) for o in objectives for split in (0, 2)]
     for record in run.records:
@@ -50,14 +51,14 @@ def test_every_procedure_gives_one_record_per_split_and_objective(procedure, obj
         assert 0 <= plain["coverage_90"] <= 1
         assert plain["alpha"] > 0 and plain["beta"] > 0 and plain["distance"] >= 0
         assert plain["tangent_evidence"] >= plain["laplace_evidence"]
-    assert ticks[0] == 0 and max(ticks) == 20
+    assert steps_done[0] == 0 and max(steps_done) == 20
     for trained in run.trained:
         assert trained.history.steps == [0, 5, 10, 15, 20]
 
 
 @pytest.mark.parametrize("prior", ["layerwise", "ard"])
 def test_grouped_precisions_are_lists(prior):
-    spec = Specification(hidden=(5,), steps=5, looks=1, prior=prior)
+    spec = Specification(hidden=(5,), steps=5, observations=1, prior=prior)
     (record,) = run_procedure(YACHT, "ol", [0], spec).records
     groups = 4 if prior == "layerwise" else 6 + 3
     assert len(record.alpha) == len(record.gamma) == groups
@@ -74,7 +75,7 @@ def test_a_record_does_not_depend_on_the_splits_trained_beside_it():
 
 def test_the_seed_decides_the_weights_and_nothing_else_does():
     def outcome(seed):
-        spec = Specification(hidden=(5,), steps=10, looks=1, seed=seed)
+        spec = Specification(hidden=(5,), steps=10, observations=1, seed=seed)
         return run_procedure(YACHT, "ol", [0], spec).records[0].test_rmse
 
     assert outcome(1) == outcome(1)
@@ -96,7 +97,7 @@ def test_float32_gives_nearly_the_same_record():
 
 @pytest.mark.parametrize("prior", ["scalar", "layerwise"])
 def test_a_run_that_diverges_is_recorded_as_plain_json(prior):
-    spec = Specification(hidden=(5,), steps=10, looks=1, prior=prior, learning_rate=1e200)
+    spec = Specification(hidden=(5,), steps=10, observations=1, prior=prior, learning_rate=1e200)
     record = run_procedure(YACHT, "ol", [0], spec).records[0]
     assert record.outcome in ("diverged", "not positive definite")
     assert "at step" in record.outcome_detail
@@ -130,7 +131,7 @@ BAD_SETTINGS = {
     "beta": ({"beta": -1.0}, "beta must be a positive"),
     "rate": ({"learning_rate": math.inf}, "learning_rate must be a positive"),
     "steps": ({"steps": 0}, "steps must be at least 1, not 0"),
-    "looks": ({"looks": 0}, "looks must be at least 1"),
+    "observations": ({"observations": 0}, "observations must be at least 1"),
     "rounds": ({"retrain_rounds": 0}, "retrain_rounds must be at least 1"),
     "seed": ({"seed": -1}, "seed must not be negative"),
 }
@@ -162,7 +163,7 @@ def test_error_bars_that_are_not_numbers_end_a_run_as_diverged(monkeypatch):
         scores = score(predictive, y)
         return scores._replace(log_likelihood=torch.full_like(scores.log_likelihood, math.nan))
 
-    monkeypatch.setattr("online_laplace.protocol.runner.score", runaway)
+    monkeypatch.setattr(Mixture, "score", runaway)
     (record,) = run_procedure(YACHT, "ol", [0], SMALL).records
     assert record.outcome == "diverged" and "error bars" in record.outcome_detail
     assert record.test_log_likelihood is None

@@ -14,7 +14,7 @@ from online_laplace.protocol.summary import print_summary
 
 @pytest.fixture(scope="module")
 def record() -> Record:
-    spec = Specification(steps=2, looks=1, hidden=(3,))
+    spec = Specification(steps=2, observations=1, hidden=(3,))
     return run_procedure(load_table("yacht"), "ol", [0], spec).records[0]
 
 

@@ -27,7 +27,7 @@ from online_laplace.workers.job import run_batch
 from tiny_experiment import assert_same_results, tiny_profile
 
 # Steps enough that ten kills fall inside training, not after it.
-LONG = {"steps": 400, "looks": 40}
+LONG = {"steps": 400, "observations": 40}
 
 # Fork, kill, fork again: one interpreter serves all attempts, as importing torch takes longer than the run.
 _KILL_AND_RESUME = """
@@ -99,18 +99,20 @@ class _StopsAt:
 
 @pytest.mark.parametrize("optimiser", ["adam", "gauss-newton"])
 @pytest.mark.parametrize("procedure", ["ol", "lm", "offline"])
-def test_a_resumed_run_sees_every_look_and_ends_at_the_same_weights(procedure: str, optimiser: str) -> None:
-    spec = Specification(hidden=(5,), steps=30, looks=6, optimiser=optimiser, members=2)
+def test_a_resumed_run_makes_every_observation_and_ends_at_the_same_weights(
+    procedure: str, optimiser: str
+) -> None:
+    spec = Specification(hidden=(5,), steps=30, observations=6, optimiser=optimiser, members=2)
     table, splits = load_table("yacht"), [0, 2]
     whole = run_procedure(table, procedure, splits, spec).trained[0]
-    keeper = _StopsAt(15)
+    checkpoint = _StopsAt(15)
     with pytest.raises(KeyboardInterrupt):
-        run_procedure(table, procedure, splits, spec, keeper=keeper)
-    resumed = run_procedure(table, procedure, splits, spec, keeper=keeper).trained[0]
+        run_procedure(table, procedure, splits, spec, checkpoint=checkpoint)
+    resumed = run_procedure(table, procedure, splits, spec, checkpoint=checkpoint).trained[0]
     assert resumed.history.steps == whole.history.steps
     assert torch.equal(resumed.w, whole.w)
-    for before, after in zip(whole.history.infos, resumed.history.infos, strict=True):
-        assert torch.equal(before.tangent_evidence, after.tangent_evidence)
+    before, after = (run.history.trace("tangent_evidence") for run in (whole, resumed))
+    assert torch.equal(before, after)
 
 
 class _StopsAtAndMisaligns(_StopsAt):
@@ -127,13 +129,13 @@ def _misaligned(value: torch.Tensor) -> torch.Tensor:
 
 
 def test_where_a_checkpoint_lies_in_memory_does_not_change_a_bit() -> None:
-    spec = Specification(steps=8, looks=4)
+    spec = Specification(steps=8, observations=4)
     table, splits = load_table("energy"), [0, 1, 2]
     whole = run_procedure(table, "lm", splits, spec).trained[0]
-    keeper = _StopsAtAndMisaligns(4)
+    checkpoint = _StopsAtAndMisaligns(4)
     with pytest.raises(KeyboardInterrupt):
-        run_procedure(table, "lm", splits, spec, keeper=keeper)
-    assert torch.equal(run_procedure(table, "lm", splits, spec, keeper=keeper).trained[0].w, whole.w)
+        run_procedure(table, "lm", splits, spec, checkpoint=checkpoint)
+    assert torch.equal(run_procedure(table, "lm", splits, spec, checkpoint=checkpoint).trained[0].w, whole.w)
 
 
 def test_a_damaged_checkpoint_is_set_aside_and_the_batch_begins_anew(

@@ -24,7 +24,7 @@ from online_laplace.protocol.training import Training, trainings
 from online_laplace.workers import fan_out
 from online_laplace.workers.train_tables import train_with_progress
 
-SMALL = {"hidden": (3,), "steps": 6, "looks": 2}
+SMALL = {"hidden": (3,), "steps": 6, "observations": 2}
 LONG = ["yacht", "energy", "--procedure", "ol,lm", "--steps", "100000", "--splits", "4"]
 
 

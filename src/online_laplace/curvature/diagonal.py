@@ -9,15 +9,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from online_laplace.model.precision import Precision, row_covariance, standard_normal, structure
+from online_laplace.model.precision import Precision, Structure, row_covariance, standard_normal
 from online_laplace.model.prior import Hyper, Prior
 from online_laplace.model.tangent import TangentModel
 
 
-@structure("diagonal", exact=False)
-def diagonal(tangent: TangentModel, prior: Prior) -> DiagonalGGN:
+def build_diagonal(tangent: TangentModel, prior: Prior) -> DiagonalGGN:
     """Sum the squares of J̃ over the rows, output by output when each has its own β."""
     return DiagonalGGN(tangent.reduce(tangent.J.squares(tangent.scales)))
+
+
+diagonal = Structure("diagonal", build_diagonal, exact=False)
 
 
 class DiagonalGGN:

@@ -13,7 +13,7 @@ from torch import Tensor
 from online_laplace.curvature.factor import Factor, factorise
 from online_laplace.curvature.kernels import gram
 from online_laplace.errors import InputError
-from online_laplace.model.precision import Precision, row_covariance, standard_normal, structure
+from online_laplace.model.precision import Precision, Structure, row_covariance, standard_normal
 from online_laplace.model.prior import Hyper, Prior
 from online_laplace.model.tangent import TangentModel
 from online_laplace.types import alone
@@ -22,8 +22,7 @@ from online_laplace.types import alone
 WEIGHTS_AT_A_TIME = 512
 
 
-@structure("dual")
-def dual(tangent: TangentModel, prior: Prior) -> DualGGN:
+def build_dual(tangent: TangentModel, prior: Prior) -> DualGGN:
     """Hold J̃ and, with a single α, multiply it with itself. Raises InputError where not all rows are here."""
     J = tangent.J.whole
     if J is None:
@@ -31,6 +30,9 @@ def dual(tangent: TangentModel, prior: Prior) -> DualGGN:
     if tangent.reduce is not alone:
         raise InputError("the dual form needs all rows in one process: use primal")
     return DualGGN(J, scalar_alpha=len(prior) == 1)
+
+
+dual = Structure("dual", build_dual)
 
 
 class DualGGN:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from online_laplace.curvature.dual import dual
-from online_laplace.curvature.primal import primal
-from online_laplace.model.precision import GGN, structure
+from online_laplace.curvature.dual import build_dual
+from online_laplace.curvature.primal import build_primal
+from online_laplace.model.precision import GGN, Structure
 from online_laplace.model.prior import Prior
 from online_laplace.model.tangent import TangentModel
 from online_laplace.types import alone
 
 
-@structure("auto")
-def exact(tangent: TangentModel, prior: Prior) -> GGN:
+def build_exact(tangent: TangentModel, prior: Prior) -> GGN:
     """Primal or dual, whichever is cheaper; primal where J̃ or the rows are not all here."""
     n, k, d = tangent.J.shape[-3:]
     whole = tangent.J.whole is not None and tangent.reduce is alone
-    form = dual if whole and dual_is_cheaper(n * k, d, len(prior)) else primal
+    form = build_dual if whole and dual_is_cheaper(n * k, d, len(prior)) else build_primal
     return form(tangent, prior)
+
+
+exact = Structure("auto", build_exact)
 
 
 def dual_is_cheaper(residuals: int, weights: int, groups: int) -> bool:

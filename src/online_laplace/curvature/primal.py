@@ -7,13 +7,12 @@ from torch import Tensor
 
 from online_laplace.curvature.factor import factorise
 from online_laplace.curvature.kernels import gram, sum_of_products
-from online_laplace.model.precision import Precision, row_covariance, standard_normal, structure
+from online_laplace.model.precision import Precision, Structure, row_covariance, standard_normal
 from online_laplace.model.prior import Hyper, Prior
 from online_laplace.model.tangent import TangentModel
 
 
-@structure("primal")
-def primal(tangent: TangentModel, prior: Prior) -> PrimalGGN:
+def build_primal(tangent: TangentModel, prior: Prior) -> PrimalGGN:
     """Multiply J̃ (…, n, k, d_w) with itself, output by output when each has its own β."""
     per_output = tangent.scales > 1
     G = gram(
@@ -21,6 +20,9 @@ def primal(tangent: TangentModel, prior: Prior) -> PrimalGGN:
         for _, block in tangent.J.blocks()
     )
     return PrimalGGN(tangent.reduce(G))
+
+
+primal = Structure("primal", build_primal)
 
 
 class PrimalGGN:

@@ -6,14 +6,13 @@ import torch
 from torch import Tensor
 
 from online_laplace.errors import InputError
-from online_laplace.model.precision import Precision, row_covariance, standard_normal, structure
+from online_laplace.model.precision import Precision, Structure, row_covariance, standard_normal
 from online_laplace.model.prior import Hyper, Prior
 from online_laplace.model.tangent import TangentModel
 from online_laplace.types import alone
 
 
-@structure("spectral")
-def spectral(tangent: TangentModel, prior: Prior) -> SpectralGGN:
+def build_spectral(tangent: TangentModel, prior: Prior) -> SpectralGGN:
     """Decompose J̃. Raises InputError where it is not in memory, or not all of it here."""
     J = tangent.J.whole
     if J is None:
@@ -21,6 +20,9 @@ def spectral(tangent: TangentModel, prior: Prior) -> SpectralGGN:
     if tangent.reduce is not alone:
         raise InputError("the spectral form needs all rows in one process: use primal")
     return SpectralGGN(J)
+
+
+spectral = Structure("spectral", build_spectral)
 
 
 class SpectralGGN:

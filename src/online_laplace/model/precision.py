@@ -47,13 +47,6 @@ class Structure:
         return self.build(tangent, prior)
 
 
-def structure(
-    name: str, *, exact: bool = True
-) -> Callable[[Callable[[TangentModel, Prior], GGN]], Structure]:
-    """Decorate the function that builds a GGN, to make a structure of it."""
-    return lambda build: Structure(name, build, exact)
-
-
 class Precision(ABC):
     """The posterior precision H = J̃ᵀ B J̃ + A, with A = diag(α) and B = diag(β), or an approximation of it.
 
