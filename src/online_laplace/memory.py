@@ -9,7 +9,7 @@ import torch
 
 from online_laplace.errors import InputError
 
-# Bytes on a CPU. A J larger than the first is not kept: its blocks are made anew whenever they are needed,
+# Bytes on a CPU. A J larger than the first does not stay: its blocks are made anew whenever they are needed,
 # which costs little beside the products they go into. Blocks of the second size stay near the processor, and
 # the allocator hands their memory on from one to the next.
 LARGEST_WHOLE = 2**29
@@ -18,8 +18,8 @@ BLOCK = 2**24
 # Beside the network's own arrays there are the libraries and everything else on the machine.
 SHARE_OF_MEMORY = 0.7
 
-# What is held of J at a time: a step's and a look's where it is kept, else a block and what is made of it.
-# Beside the three matrices H of a step, blocks and panels of it add up to one more.
+# What is held of J at a time: a step's and an observation's where it stays, else a block and what is made of
+# it. Beside the three matrices H of a step, blocks and panels of it add up to one more.
 JACOBIANS = 2
 BLOCKS = 5
 MATRICES = 4
@@ -61,7 +61,7 @@ def held_bytes(J_bytes: int, residuals: int, weights: int, device: torch.device)
 
 
 def limits(device: torch.device) -> tuple[int, int]:
-    """The largest J that is kept and the largest block; an accelerator pays for every block."""
+    """The largest J that stays in memory and the largest block; an accelerator pays for every block."""
     if device.type != "cuda":
         return LARGEST_WHOLE, BLOCK
     memory = torch.cuda.get_device_properties(device).total_memory
@@ -98,7 +98,7 @@ def check_size(
     available = memory_of(device)
     if needed(rows) <= SHARE_OF_MEMORY * available:
         return
-    # A larger J may need less memory, because it is not kept: what fits is looked for from above.
+    # A larger J may need less memory, because it does not stay: what fits is looked for from above.
     fitting = next((n for n in _round_numbers_below(rows) if needed(n) <= SHARE_OF_MEMORY * available), 0)
     advice = f"use a random sample of at most {fitting:,} rows, " if fitting >= 2 else "use "
     raise InputError(

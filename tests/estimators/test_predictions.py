@@ -80,7 +80,7 @@ def test_factors_that_would_not_fit_are_made_anew_and_predict_the_same(rows, fit
     monkeypatch.setattr("online_laplace.estimators.fitted.CACHED_NUMBERS", 0)
     fresh = OnlineLaplaceRegressor(**QUICK).fit(*rows)
     np.testing.assert_array_equal(fresh.predict_dist(rows[0]).std(), fitted.predict_dist(rows[0]).std())
-    assert fresh._fit.networks._posteriors == {} and len(fitted._fit.networks._kept) == len(
+    assert fresh._fit.networks._posteriors == {} and len(fitted._fit.networks._posteriors) == len(
         fitted._fit.networks
     )
 

@@ -21,5 +21,5 @@ def export(
     results = open_results(folder)
     check_copy(folder, target)
     write_export(results, target)
-    # Drawn from the copy, so that what is shown is what is kept.
+    # Drawn from the copy, so that what is shown is what is stored.
     draw(open_results(target), target)

@@ -50,7 +50,7 @@ def fit(
     from online_laplace.estimators.regressor import OnlineLaplaceRegressor
     from online_laplace.files.earlier import SUMMARY
     from online_laplace.files.folders import lies_in
-    from online_laplace.files.outputs import Kept, check_outputs
+    from online_laplace.files.outputs import Protected, check_outputs
     from online_laplace.tables.console import print_findings
     from online_laplace.tables.findings import assessed, learnt, rows_to_assess
     from online_laplace.tables.model import TableModel
@@ -77,7 +77,7 @@ def fit(
             raise InputError(
                 f"{name} {path} lies in --out {out}, which holds the model alone: name another folder"
             )
-    check_outputs(outputs(("--json", json_file, SUMMARY)), [Kept("the table to fit", data)], force=force)
+    check_outputs(outputs(("--json", json_file, SUMMARY)), [Protected("the table to fit", data)], force=force)
 
     def check_size(count: int, columns: int) -> None:
         # The target is no feature; a text column becomes one feature at least.
@@ -92,6 +92,6 @@ def fit(
     found = learnt(model)
     scores = assessed(model, *rows_to_assess(model, None))
     print_findings(Console(), found, scores)
-    Console().print(f"kept in {out}", highlight=False, markup=False, soft_wrap=True)
+    Console().print(f"saved in {out}", highlight=False, markup=False, soft_wrap=True)
     if json_file is not None:
         write_json("--json", json_file, {**found, "assessment": scores})

@@ -29,7 +29,7 @@ def inspect(
     from online_laplace.cli.options import model_read, outputs, write_json, write_whole
     from online_laplace.estimators.model_folder import PAGE as PAGE_NAME
     from online_laplace.files.earlier import PAGE, SUMMARY
-    from online_laplace.files.outputs import Kept, check_outputs, same_file
+    from online_laplace.files.outputs import Protected, check_outputs, same_file
     from online_laplace.plots.page import render_page
     from online_laplace.tables.console import lines, print_findings
     from online_laplace.tables.findings import assessed, learnt, rows_to_assess
@@ -40,11 +40,11 @@ def inspect(
     target = page or folder / PAGE_NAME
     # An earlier page is the one file of the model that a page may take the place of.
     page_of_model = folder / PAGE_NAME if same_file(folder / PAGE_NAME, target) else None
-    kept = [one for one in model_read(folder) if one.path != page_of_model]
+    protected = [one for one in model_read(folder) if one.path != page_of_model]
     if data is not None:
-        kept.append(Kept("the table to assess", data))
+        protected.append(Protected("the table to assess", data))
     named = outputs(("--page", target, PAGE), ("--json", json_file, SUMMARY))
-    check_outputs(named, kept, force=force)
+    check_outputs(named, protected, force=force)
     rows, where = rows_to_assess(model, None if data is None else read_frame(data))
     found, scores = learnt(model), assessed(model, rows, where)
     print_findings(Console(), found, scores)

@@ -11,7 +11,7 @@ import typer
 
 from online_laplace.errors import InputError
 from online_laplace.files.earlier import Kind
-from online_laplace.files.outputs import Kept, Output, write_output
+from online_laplace.files.outputs import Output, Protected, write_output
 
 Force = Annotated[
     bool, typer.Option("--force", help="Overwrite existing files that online-laplace did not write.")
@@ -46,15 +46,15 @@ def outputs(*named: tuple[str, Path | None, Kind]) -> list[Output]:
     return [Output(option, path, kind) for option, path, kind in named if path is not None]
 
 
-def tables_read(given: Sequence[str]) -> list[Kept]:
+def tables_read(given: Sequence[str]) -> list[Protected]:
     """Those of the given tables that are files: any name that is not of an embedded one."""
     from online_laplace.data import TABLES
 
-    return [Kept("a table to read", Path(text)) for text in given if text not in TABLES]
+    return [Protected("a table to read", Path(text)) for text in given if text not in TABLES]
 
 
-def model_read(folder: Path) -> list[Kept]:
+def model_read(folder: Path) -> list[Protected]:
     """The files of a model that a command reads."""
     from online_laplace.estimators.model_folder import model_files
 
-    return [Kept(f"a file of the model in {folder}", path) for path in model_files(folder)]
+    return [Protected(f"a file of the model in {folder}", path) for path in model_files(folder)]

@@ -26,7 +26,7 @@ def predict(
     from online_laplace.cli.options import model_read, outputs, write_json
     from online_laplace.errors import InputError
     from online_laplace.files.earlier import PREDICTIONS, SUMMARY
-    from online_laplace.files.outputs import Kept, check_outputs
+    from online_laplace.files.outputs import Protected, check_outputs
     from online_laplace.tables.console import score_lines
     from online_laplace.tables.findings import assessment
     from online_laplace.tables.model import TableModel
@@ -38,7 +38,7 @@ def predict(
     check_kind(out)
     check_outputs(
         outputs(("--out", out, PREDICTIONS), ("--json", json_file, SUMMARY)),
-        [Kept("the table to predict for", data), *model_read(folder)],
+        [Protected("the table to predict for", data), *model_read(folder)],
         force=force,
     )
     model = TableModel.load(folder)

@@ -30,7 +30,6 @@ class DiagonalGGN:
         self.squares, self.exact = squares, exact
 
     def __add__(self, other: DiagonalGGN) -> DiagonalGGN:
-        """The GGN of the rows of both."""
         return DiagonalGGN(self.squares + other.squares)
 
     def at(self, hyper: Hyper, *, last: bool = False) -> DiagonalPrecision:
@@ -50,7 +49,6 @@ class DiagonalPrecision(Precision):
         self.failed = ~(self.h.isfinite() & (self.h > 0)).all(-1)
 
     def solve(self, b: Tensor) -> Tensor:
-        """Weight by weight."""
         return b / self.h
 
     def log_contraction(self) -> Tensor:
@@ -70,12 +68,10 @@ class DiagonalPrecision(Precision):
         return row_covariance(self._whiten(J), J.shape[-2])
 
     def joint_covariance(self, J: Tensor) -> Tensor:
-        """J diag(1/h) Jᵀ."""
         P = self._whiten(J)
         return P @ P.mT
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
-        """Independent weights."""
         e = standard_normal((*self.h.shape[:-1], count, self.h.shape[-1]), self.h, generator)
         return e * self.h.rsqrt().unsqueeze(-2)
 

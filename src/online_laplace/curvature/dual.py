@@ -134,7 +134,6 @@ class DualPrecision(Precision):
         return row_covariance(P, k) - row_covariance(M, k)
 
     def joint_covariance(self, J: Tensor) -> Tensor:
-        """The same for all rows together."""
         P, M = self._whiten(J)
         return P @ P.mT - M @ M.mT
 

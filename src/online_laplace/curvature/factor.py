@@ -85,25 +85,20 @@ class LapackFactor(Factor):
         return self._matrix.view(self.shape)
 
     def logdet(self) -> Tensor:
-        """Twice the log of the factor's diagonal."""
         return self._logdet
 
     def trace_inverse(self) -> Tensor:
-        """Replica by replica."""
         return lapack.squared_norms(self.inverse.view(self._matrix.shape)).reshape(self.shape[:-2])
 
     def solve(self, b: Tensor) -> Tensor:
-        """Forward, then back."""
         solved = b.expand(*self.shape[:-2], -1).clone(memory_format=torch.contiguous_format)
         lapack.solve_(self._matrix, solved.view(-1, self.shape[-1]), inverted=self._inverted)
         return solved
 
     def solve_lower(self, B: Tensor) -> Tensor:
-        """Forward."""
         return self._solve(B, transposed=False)
 
     def solve_upper(self, B: Tensor) -> Tensor:
-        """Back."""
         return self._solve(B, transposed=True)
 
     def _solve(self, B: Tensor, *, transposed: bool) -> Tensor:
@@ -121,11 +116,9 @@ class InvertedFactor(Factor):
         self.inverse, self._logdet, self.failed = inverse, logdet, failed
 
     def logdet(self) -> Tensor:
-        """Known."""
         return self._logdet
 
     def trace_inverse(self) -> Tensor:
-        """One pass over the inverse."""
         return torch.linalg.vector_norm(self.inverse, dim=(-2, -1)).square()
 
     def solve(self, b: Tensor) -> Tensor:
@@ -133,11 +126,9 @@ class InvertedFactor(Factor):
         return self.solve_upper(self.solve_lower(b.unsqueeze(-1))).squeeze(-1)
 
     def solve_lower(self, B: Tensor) -> Tensor:
-        """A product."""
         return self.inverse @ B
 
     def solve_upper(self, B: Tensor) -> Tensor:
-        """A product."""
         return self.inverse.mT @ B
 
 

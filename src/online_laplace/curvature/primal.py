@@ -33,7 +33,6 @@ class PrimalGGN:
         self.G = G
 
     def __add__(self, other: PrimalGGN) -> PrimalGGN:
-        """The GGN of the rows of both."""
         return PrimalGGN(self.G + other.G)
 
     def at(self, hyper: Hyper, *, last: bool = False) -> PrimalPrecision:
@@ -56,7 +55,6 @@ class PrimalPrecision(Precision):
         self.failed = self.factor.failed
 
     def solve(self, b: Tensor) -> Tensor:
-        """H⁻¹ b through the factor."""
         return self.factor.solve(b)
 
     def log_contraction(self) -> Tensor:
@@ -82,7 +80,6 @@ class PrimalPrecision(Precision):
         return row_covariance(self._whiten(J), J.shape[-2])
 
     def joint_covariance(self, J: Tensor) -> Tensor:
-        """The same for all rows together."""
         P = self._whiten(J)
         return P @ P.mT
 

@@ -62,7 +62,6 @@ class SpectralPrecision(Precision):
         return self.Vh.mT @ inside + off_range.unsqueeze(-1) * b
 
     def solve(self, b: Tensor) -> Tensor:
-        """Divide by the eigenvalues."""
         return self._apply(1 / self.precision, b.unsqueeze(-1), 1 / self.hyper.alpha).squeeze(-1)
 
     def log_contraction(self) -> Tensor:
@@ -82,7 +81,6 @@ class SpectralPrecision(Precision):
         return row_covariance(self._whiten(J), J.shape[-2])
 
     def joint_covariance(self, J: Tensor) -> Tensor:
-        """The same for all rows together."""
         P = self._whiten(J)
         return P @ P.mT
 

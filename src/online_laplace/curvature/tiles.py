@@ -13,7 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 B = 32  # the side of a tile: one column for each thread of a warp
-PANEL = 8  # pivots between two looks at the whole of a diagonal tile
+PANEL = 8  # pivots between two passes over the whole of a diagonal tile
 PRODUCT_TILE = 64
 
 

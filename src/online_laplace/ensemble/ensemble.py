@@ -60,7 +60,7 @@ class Ensembles:
         return cls(model, data, trained, members, trained.snapshots, info)
 
     def summaries(self) -> Iterator[Summary]:
-        """One an ensemble."""
+        """What each ensemble came to, in order."""
         for start in range(0, len(self.trained.outcomes), self.members):
             chosen = slice(start, start + self.members)
             info = Info(*(_replicas(part, chosen) for part in self.info))

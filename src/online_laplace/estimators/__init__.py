@@ -1,4 +1,4 @@
-"""The scikit-learn front: estimators, the distributions they predict, and models that can be kept."""
+"""The scikit-learn front: estimators, the distributions they predict, and models that can be saved."""
 
 from online_laplace.estimators.distribution import PredictiveDistribution
 from online_laplace.estimators.regressor import OnlineLaplaceRegressor

@@ -1,4 +1,4 @@
-"""What every estimator of this package has in common: settings, their checks, and being kept."""
+"""What every estimator of this package has in common: settings, their checks, and saving."""
 
 from __future__ import annotations
 

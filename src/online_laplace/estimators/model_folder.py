@@ -1,4 +1,4 @@
-"""The folder of a kept model: what may be in it, and how one model takes the place of another.
+"""The folder of a saved model: what may be in it, and how one model takes the place of another.
 
 The document names its arrays by their SHA-256. New arrays are first written under a name with that digest in
 it, then the document is replaced, and only then do the arrays get their ordinary name. Killed at any moment,
@@ -128,7 +128,7 @@ def _is_current(folder: Path, digest: str) -> bool:
 
 
 def read_document(folder: Path) -> dict[str, Any]:
-    """The words and numbers of a kept model. Raises InputError where they are not there or not usable."""
+    """The words and numbers of a saved model. Raises InputError where they are not there or not usable."""
     path = folder / DOCUMENT
     if not path.is_file():
         missing = "no such folder" if not folder.exists() else f"no model in it: there is no {DOCUMENT}"

@@ -104,7 +104,7 @@ def load(path: str | os.PathLike[str], device: str | None = None) -> OnlineLapla
 
 
 def read_held_out(folder: Path) -> tuple[Floats, Floats] | None:
-    """The rows X, y that a kept model was not fitted to, if it has any. Raises InputError."""
+    """The rows X, y that a saved model was not fitted to, if it has any. Raises InputError."""
     arrays = read_model_arrays(folder, read_document(folder))
     if "held_out.X" not in arrays:
         return None

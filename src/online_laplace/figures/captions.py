@@ -47,7 +47,7 @@ WORDS = {
         "Distance to the mode, and test error against evidence",
         "Above: the Euclidean distance between the weights and v*, every split (faint) and the median "
         "(strong). Below: the path of the median run through evidence and test error, from the open dot "
-        "to the full one; the star marks the highest evidence. The first looks, far below the others, "
+        "to the full one; the star marks the highest evidence. The first observations, far below the others, "
         "are left out below.",
         "For every table, the distance between weights and mode against steps for OL and LM, and below "
         "it test error against the evidence as a path with its start, end and highest evidence marked.",

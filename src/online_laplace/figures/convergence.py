@@ -42,7 +42,7 @@ def _path(axes: Axes, results: Results, table: str, procedure: str) -> None:
     """The median run, from a small dot at a tenth of the way to a large one at its end."""
     _, evidence = median_trace(results.traces(table, procedure, CLIMBED[procedure]))
     _, rmse = median_trace(results.traces(table, procedure, "test.rmse"))
-    # The first looks lie thousands of nats below all others, and would hide them.
+    # The first observations lie thousands of nats below all others, and would hide them.
     first = max(1, len(evidence) // 30)
     evidence, rmse = evidence[first:], rmse[first:]
     colour = PROCEDURE_COLOURS[procedure]

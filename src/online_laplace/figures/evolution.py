@@ -26,7 +26,7 @@ _PANELS = {
 }
 # Offline training holds α and β fixed, so that its evidences and its γ say nothing about tuning.
 _OFFLINE_PANELS = ("‖w − v*‖", "RMSE")
-# The first looks of these can lie far below all others: the lowest few values are cut off.
+# The first observations of these can lie far below all others: the lowest few values are cut off.
 _CUT_PANELS = ("evidence (nats)", "log-likelihood")
 
 

@@ -21,25 +21,25 @@ class Output(NamedTuple):
     kind: Kind
 
 
-class Kept(NamedTuple):
+class Protected(NamedTuple):
     """A file that the same command reads, or writes for another purpose: no output may take its place."""
 
     words: str
     path: Path
 
 
-def check_outputs(outputs: Sequence[Output], kept: Sequence[Kept], *, force: bool = False) -> None:
+def check_outputs(outputs: Sequence[Output], protected: Sequence[Protected], *, force: bool = False) -> None:
     """Refuse outputs that cannot be written, are one and the same, or would destroy something.
 
     An existing file gives way if it is empty, if it is an earlier output of the same kind, or with `force`;
-    what is `kept` never does.
+    what is `protected` never does.
 
     Raises:
         InputError: it names the output and what is in its way.
     """
     for place, output in enumerate(outputs):
         name = f"{output.option} {output.path}"
-        for words, path in kept:
+        for words, path in protected:
             if same_file(output.path, path):
                 raise InputError(f"{name} is {words}, {path}: name another file")
         for other in outputs[:place]:

@@ -31,12 +31,10 @@ class Categorical:
 
     @property
     def targets(self) -> int:
-        """An indicator a class."""
         return self.classes
 
     @property
     def outputs(self) -> int:
-        """A logit a class."""
         return self.classes
 
     @property
@@ -61,11 +59,9 @@ class Categorical:
         return ((y * change).sum(-1) - normaliser).sum(-1, keepdim=True)
 
     def log_normaliser(self, beta: Tensor, n: Count) -> Tensor:
-        """Nothing beside the loss."""
         return torch.zeros_like(beta[..., 0])
 
     def update(self, beta: Tensor, misfit: Tensor, spent: Tensor, n: Count) -> Tensor:
-        """Nothing to learn beside the weights."""
         return beta
 
     def predict(self, f: Tensor, covariance: Tensor, beta: Tensor) -> CategoricalPredictive:

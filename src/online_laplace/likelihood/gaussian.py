@@ -27,7 +27,6 @@ class Gaussian:
 
     @property
     def outputs(self) -> int:
-        """One a target."""
         return self.targets
 
     def local(self, f: Tensor, y: Tensor) -> Local:

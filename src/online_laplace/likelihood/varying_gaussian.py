@@ -25,7 +25,6 @@ class VaryingGaussian:
 
     @property
     def outputs(self) -> int:
-        """A mean and a log-variance a target."""
         return 2 * self.targets
 
     @property
@@ -47,11 +46,9 @@ class VaryingGaussian:
         return 0.5 * ((r - r_new) * (r + r_new) + (s - s_new)).sum((-2, -1)).unsqueeze(-1)
 
     def log_normaliser(self, beta: Tensor, n: Count) -> Tensor:
-        """Nothing beside the loss."""
         return torch.zeros_like(beta[..., 0])
 
     def update(self, beta: Tensor, misfit: Tensor, spent: Tensor, n: Count) -> Tensor:
-        """Nothing to learn beside the weights."""
         return beta
 
     def predict(self, f: Tensor, covariance: Tensor, beta: Tensor) -> GaussianPredictive:

@@ -54,22 +54,18 @@ class DenseJacobian:
 
     @property
     def shape(self) -> torch.Size:
-        """That of the tensor."""
         return self.whole.shape
 
     def blocks(self) -> Iterator[Block]:
-        """Cut from the whole."""
         J = self.whole
         for chosen in _slices(J.shape[-3], _rows_of_block(J.shape, J)):
             yield chosen, J[..., chosen, :, :]
 
     def jvp(self, v: Tensor) -> Tensor:
-        """One matrix-vector product a replica."""
         product: Tensor = self.whole.flatten(-3, -2) @ v.unsqueeze(-1)
         return product.squeeze(-1).unflatten(-1, self.shape[-3:-1])
 
     def vjp(self, u: Tensor) -> Tensor:
-        """One matrix-vector product a replica."""
         product: Tensor = u.flatten(-2).unsqueeze(-2) @ self.whole.flatten(-3, -2)
         return product.squeeze(-2)
 
@@ -78,7 +74,6 @@ class DenseJacobian:
         return _sum_of_squares(self, scales)
 
     def whitened(self, root: Tensor | None) -> Jacobian:
-        """A tensor of its own."""
         return self if root is None else DenseJacobian(root.mT @ self.whole)
 
 
@@ -99,12 +94,10 @@ class BlockJacobian:
 
     @property
     def shape(self) -> torch.Size:
-        """What it would be."""
         return _shape(self.network, self.w, self.X)
 
     @property
     def whole(self) -> None:
-        """It is never in memory as a whole."""
         return None
 
     def blocks(self) -> Iterator[Block]:
@@ -113,19 +106,16 @@ class BlockJacobian:
             yield chosen, J if self.root is None else self.root[..., chosen, :, :].mT @ J
 
     def jvp(self, v: Tensor) -> Tensor:
-        """Block by block."""
         parts = ((chosen, DenseJacobian(J).jvp(v)) for chosen, J in self.blocks())
         return _fill_rows(v.new_empty(self.shape[:-1]), parts)
 
     def vjp(self, u: Tensor) -> Tensor:
-        """Summed over the blocks."""
         total = u.new_zeros(*self.shape[:-3], self.shape[-1])
         for chosen, J in self.blocks():
             total += DenseJacobian(J).vjp(u[..., chosen, :])
         return total
 
     def squares(self, scales: int) -> Tensor:
-        """Summed over the blocks."""
         return _sum_of_squares(self, scales)
 
     def whitened(self, root: Tensor | None) -> Jacobian:
@@ -169,27 +159,21 @@ class DiagonalJacobian:
 
     @property
     def whole(self) -> None:
-        """It is never written out."""
         return None
 
     def blocks(self) -> Iterator[Block]:
-        """All of it at once."""
         yield slice(None), torch.diag_embed(self.s).unsqueeze(-2)
 
     def jvp(self, v: Tensor) -> Tensor:
-        """Weight by weight."""
         return (self.s * v).unsqueeze(-1)
 
     def vjp(self, u: Tensor) -> Tensor:
-        """Row by row."""
         return self.s * u.squeeze(-1)
 
     def squares(self, scales: int) -> Tensor:
-        """s²."""
         return self.s.square().unsqueeze(-2)
 
     def whitened(self, root: Tensor | None) -> Jacobian:
-        """It is diagonal still."""
         return self if root is None else DiagonalJacobian(root[..., 0, 0] * self.s)
 
 

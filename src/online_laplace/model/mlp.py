@@ -62,7 +62,6 @@ class MLP:
 
     @property
     def d_w(self) -> int:
-        """The number of weights."""
         return self.tensors[-1].stop
 
     def init(self, seed: int) -> Tensor:
@@ -77,7 +76,6 @@ class MLP:
         return w
 
     def forward(self, w: Tensor, X: Tensor) -> Tensor:
-        """f(w, X): (…, n, k)."""
         return self._pass(w, X)[0]
 
     def _pass(self, w: Tensor, X: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:

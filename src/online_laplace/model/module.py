@@ -38,7 +38,6 @@ class ModuleNetwork:
 
     @property
     def d_w(self) -> int:
-        """The number of weights."""
         return self.tensors[-1].stop
 
     def init(self, seed: int) -> Tensor:
@@ -73,11 +72,9 @@ class ModuleNetwork:
         return vmap(jacrev(row), in_dims=(None, 0))(w, X)
 
     def forward(self, w: Tensor, X: Tensor) -> Tensor:
-        """f(w, X): (…, n, k)."""
         return _per_replica(self._rows, w, X)
 
     def linearise(self, w: Tensor, X: Tensor) -> tuple[Tensor, Tensor]:
-        """f (…, n, k) and J (…, n, k, d_w)."""
         return self.forward(w, X), _per_replica(self._row_jacobian, w, X)
 
 

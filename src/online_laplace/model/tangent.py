@@ -161,7 +161,7 @@ class TangentModel:
 def singular_basis(tangent: TangentModel) -> TangentModel:
     """The tangent model in the singular basis of its J̃: all that one α and one β can see of it.
 
-    There J̃ is diag(s), so that every look at it costs O(min(n·k, d_w)). One more row and weight, with s = 0,
+    There J̃ is diag(s), so that every evaluation costs O(min(n·k, d_w)). One more row and weight, with s = 0,
     hold what lies off the basis: the residual that no weight can reach and the weights that no row can see.
     A replica whose J̃ is not finite has no such basis and gets NaN.
     """

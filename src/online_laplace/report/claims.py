@@ -45,9 +45,9 @@ def check_claims(results: Results) -> list[Claim]:
     """Every claim that these results can test; those that need a procedure that was not run say so."""
     ran = set(results.header["profile"]["procedures"])
     claims = []
-    for text, statistic, needs, look in _CLAIMS:
+    for text, statistic, needs, judge in _CLAIMS:
         tables = results.tables if needs <= ran else []
-        claims.append(Claim(text, statistic, [look(results, table) for table in tables]))
+        claims.append(Claim(text, statistic, [judge(results, table) for table in tables]))
     return claims
 
 
@@ -62,11 +62,11 @@ def _bound(results: Results, table: str) -> Finding:
 
 
 def _falls(procedure: str) -> Callable[[Results, str], Finding]:
-    def look(results: Results, table: str) -> Finding:
+    def judge(results: Results, table: str) -> Finding:
         ratio = float(np.median(trends.distance_ratio(results, table, procedure)))
         return Finding(table, f"× {_short(ratio)}", ratio < 1)
 
-    return look
+    return judge
 
 
 def _apart(results: Results, table: str) -> Finding:
@@ -146,17 +146,18 @@ def _no_overfitting(results: Results, table: str) -> Finding:
     return Finding(table, f"OL {ol:+.1%}, offline {offline:+.1%}", ol < offline)
 
 
-# Claim, statistic, the procedures it needs, and the look at one table.
+# Claim, statistic, the procedures it needs, and how it is judged on one table.
 _CLAIMS: tuple[tuple[str, str, set[str], Callable[[Results, str], Finding]], ...] = (
     (
         "The Laplace evidence L_f never exceeds the tangent model's evidence L_h.",
-        "The smallest L_h − L_f over all looks of all runs, in nats.",
+        "The smallest L_h − L_f over all observations of all runs, in nats.",
         set(),
         _bound,
     ),
     (
         "Under OL the weights and the tangent model's mode come together.",
-        "‖w − v*‖ at the end over ‖w − v*‖ at the first look after the start; median over splits, below 1.",
+        "‖w − v*‖ at the end over ‖w − v*‖ at the first observation after the start; "
+        "median over splits, below 1.",
         {"ol"},
         _falls("ol"),
     ),
@@ -187,8 +188,8 @@ _CLAIMS: tuple[tuple[str, str, set[str], Callable[[Results, str], Finding]], ...
     ),
     (
         "LM's hyperparameters move more in early training.",
-        "The distance that log α travels over the looks of the first tenth of training, LM against OL; "
-        "median over splits.",
+        "The distance that log α travels over the observations of the first tenth of training, "
+        "LM against OL; median over splits.",
         {"ol", "lm"},
         _busier,
     ),

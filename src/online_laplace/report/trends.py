@@ -10,7 +10,7 @@ from online_laplace.store.results import CLIMBED, Method, Results, Series, Sprea
 
 
 def smallest_gap(results: Results, table: str) -> tuple[float, float]:
-    """The least L_h − L_f of any look of any run, and the size of the evidences it is a difference of."""
+    """The least L_h − L_f ever observed, and the size of the evidences it is a difference of."""
     gap, scale = np.inf, 1.0
     for procedure in results.header["profile"]["procedures"]:
         for split in results.splits:
@@ -22,17 +22,17 @@ def smallest_gap(results: Results, table: str) -> tuple[float, float]:
 
 
 def distance_ratio(results: Results, table: str, procedure: str) -> Series:
-    """‖w − v*‖ at the end over that at the first look after the start, split by split."""
+    """‖w − v*‖ at the end over that at the first observation after the start, split by split."""
     return np.asarray([v[-1] / v[1] for _, v in results.traces(table, procedure, "distance")])
 
 
 def final_relative_distance(results: Results, table: str, procedure: str) -> float:
-    """‖w − v*‖ / ‖v*‖ at the last look, median over splits."""
+    """‖w − v*‖ / ‖v*‖ at the last observation, median over splits."""
     return float(np.nanmedian([v[-1] for _, v in results.traces(table, procedure, "certificate.distance")]))
 
 
 def final_gap(results: Results, table: str, procedure: str) -> float:
-    """L_h − L_f at the last look, median over splits."""
+    """L_h − L_f at the last observation, median over splits."""
     return float(np.nanmedian([v[-1] for _, v in results.traces(table, procedure, "certificate.gap")]))
 
 
@@ -48,7 +48,7 @@ def larger_lm_updates(results: Results, table: str) -> NDArray[np.bool_]:
 
 
 def early_travel(results: Results, table: str, procedure: str) -> Series:
-    """Σ |Δ log α| from look to look in the first tenth of training, split by split."""
+    """Σ |Δ log α| from observation to observation in the first tenth of training, split by split."""
     travels = []
     for steps, alpha in results.traces(table, procedure, "alpha"):
         early = alpha[steps <= max(0.1 * steps[-1], steps[1])]

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from online_laplace.files.atomic import StoreError
 from online_laplace.files.earlier import ARCHIVE
 from online_laplace.files.folders import check_folder, lies_in, made_folder
-from online_laplace.files.outputs import Kept, Output, check_outputs
+from online_laplace.files.outputs import Output, Protected, check_outputs
 from online_laplace.store.store import Store
 
 _CARRIED = ("store.json", "results", "checkpoints")
@@ -33,7 +33,7 @@ def pack_store(folder: Path, archive: Path, *, force: bool = False) -> None:
     Store.open(folder)
     if lies_in(archive, folder):
         raise StoreError(f"{archive} lies in {folder}, which it would hold: name a file outside it")
-    held = [Kept("a file of the store", path) for path in folder.rglob("*") if path.is_file()]
+    held = [Protected("a file of the store", path) for path in folder.rglob("*") if path.is_file()]
     check_folder(archive.parent)
     target = Path(os.path.realpath(archive))  # a link stays a link
     beside = target.with_name(f".{target.name}.{os.getpid()}.part")

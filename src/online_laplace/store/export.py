@@ -33,13 +33,15 @@ def open_results(folder: Path) -> Results:
 
 def write_export(results: Results, folder: Path) -> None:
     """Write the compact copy."""
-    kept = {}
+    exported = {}
     for unit, arrays in results.arrays.items():
         for name, values in arrays.items():
             if _is_kept(unit, name):
                 array = torch.from_numpy(values)
-                kept[f"{_prefix(unit)}{name}"] = array.float() if array.is_floating_point() else array.int()
-    write_arrays(folder / _ARRAYS, kept, {"run": results.header["run"]})
+                exported[f"{_prefix(unit)}{name}"] = (
+                    array.float() if array.is_floating_point() else array.int()
+                )
+    write_arrays(folder / _ARRAYS, exported, {"run": results.header["run"]})
     write_json(folder / _RECORDS, {"header": results.header, "records": results.records})
 
 

@@ -48,10 +48,12 @@ class TableModel:
             raise InputError(f"at least two rows of data are needed, got {len(frame)}")
         if not 0 <= holdout < 1:
             raise InputError(f"--holdout is a share of the rows, from 0 to below 1, not {holdout:g}")
-        kept, out = (frame.iloc[rows].reset_index(drop=True) for rows in _part(len(frame), holdout, seed))
+        fitted_rows, out = (
+            frame.iloc[rows].reset_index(drop=True) for rows in _part(len(frame), holdout, seed)
+        )
         # Medians and categories too are learnt from the rows to fit alone: the others must stay unseen.
-        columns = Columns.learn(kept, target, missing=missing, drop=drop)
-        X, y = columns.features(kept), columns.targets(kept)
+        columns = Columns.learn(fitted_rows, target, missing=missing, drop=drop)
+        X, y = columns.features(fitted_rows), columns.targets(fitted_rows)
         if np.ptp(y) == 0:
             raise InputError(
                 f"the target {target!r} is constant ({y[0]:g} in every row to fit): there is nothing to learn"
@@ -86,8 +88,8 @@ class TableModel:
                 "online_laplace.load"
             )
         columns, regressor = Columns.from_json(table), load(path)
-        kept = read_held_out(Path(path))
-        held_out = None if kept is None else (pd.DataFrame(kept[0], columns=columns.names), kept[1])
+        rows = read_held_out(Path(path))
+        held_out = None if rows is None else (pd.DataFrame(rows[0], columns=columns.names), rows[1])
         return cls(columns, regressor, held_out)
 
 

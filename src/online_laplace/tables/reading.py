@@ -35,7 +35,7 @@ def read_frame(
 ) -> pd.DataFrame:
     """Read a table with a header; with `sample`, that many of its rows, drawn at random and left in order.
 
-    `check_size` hears the number of rows that would be read and the number of columns, and may refuse them.
+    `check_size` is called with the number of rows that would be read and of columns, and may refuse them.
 
     Raises:
         InputError: the file is not there, not of a known kind, empty, ragged, or its header cannot be used.

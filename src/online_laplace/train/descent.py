@@ -35,7 +35,6 @@ class Descent:
 
     @property
     def recordable(self) -> bool:
-        """As far as the network is."""
         return self.model.network.recordable
 
     def init(self, w: Tensor, hyper: Hyper, rows: Rows) -> DescentState:
@@ -84,7 +83,6 @@ class ValidatedDescent:
 
     @property
     def recordable(self) -> bool:
-        """As far as the descent is."""
         return self.descent.recordable
 
     def init(self, w: Tensor, hyper: Hyper, rows: Rows) -> ValidatedState:

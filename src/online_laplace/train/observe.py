@@ -1,4 +1,4 @@
-"""What a person looks at while a run goes on and after it."""
+"""Observations of a run: everything of interest at one step."""
 
 from __future__ import annotations
 

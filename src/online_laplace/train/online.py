@@ -41,7 +41,6 @@ class Online:
 
     @property
     def recordable(self) -> bool:
-        """As far as the network is."""
         return self.model.network.recordable
 
     def init(self, w: Tensor, hyper: Hyper, rows: Rows) -> AdamOnlineState:

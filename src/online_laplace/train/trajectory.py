@@ -29,12 +29,12 @@ class Snapshots(NamedTuple):
 
     @classmethod
     def single(cls, w: Tensor, hyper: Hyper) -> Snapshots:
-        """One."""
+        """One network."""
         return cls(w.unsqueeze(-2), hyper.alpha.unsqueeze(-2), hyper.beta.unsqueeze(-2))
 
     @classmethod
     def repeat(cls, count: int, w: Tensor, hyper: Hyper) -> Snapshots:
-        """The same one `count` times."""
+        """The same network `count` times."""
         one = cls.single(w, hyper)
         return cls(*(values.expand(*values.shape[:-2], count, values.shape[-1]) for values in one))
 

@@ -74,7 +74,7 @@ class Display:
 
     def _watch(self) -> None:
         while not self._stop.wait(0.3):
-            # A look must never end the run; the next one comes soon.
+            # An update of the display must never end the run; the next one comes soon.
             with suppress(OSError):
                 self._look()
 

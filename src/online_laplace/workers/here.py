@@ -24,7 +24,7 @@ def run_here(folder: Path, batches: list[Batch]) -> list[str]:
 
 
 def run_watched(folder: Path, batch: Batch, check: Check) -> list[str]:
-    """Train a batch and write how far it is to where the display looks; `check` may end it at any step."""
+    """Train a batch and write how far it is to where the display reads; `check` may end it at any step."""
     progress = batch_progress(folder, batch)
 
     def on_step(step: int) -> None:
