@@ -125,6 +125,12 @@ class TangentModel:
             loss = self.loss + 0.5 * self.reduce(change)
         return weighted(hyper, loss) + penalty(hyper, v)
 
+    @property
+    def slope(self) -> Tensor:
+        """−∂loss/∂f = root z, by output: (…, n, k)."""
+        root = self.local.root
+        return self.z if root is None else (root @ self.z.unsqueeze(-1)).squeeze(-1)
+
     def whiten(self, outputs: Tensor) -> Tensor:
         """rootᵀ u for vectors u (…, n, k) in the outputs."""
         root = self.local.root

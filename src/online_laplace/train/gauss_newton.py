@@ -14,6 +14,7 @@ from torch import Tensor
 
 from online_laplace.evidence import laplace_evidence
 from online_laplace.hyper.mackay import Mean, mackay_update, statistics
+from online_laplace.likelihood.base import by_scale
 from online_laplace.model.model import Model
 from online_laplace.model.network import DERIVED, without_autograd
 from online_laplace.model.precision import GGN, Precision
@@ -26,8 +27,10 @@ from online_laplace.types import Rows
 # How far along a step the second derivative is probed, and the longest bend, both relative to the step.
 PROBE = 0.1
 LARGEST_BEND = 0.1875
-# How many units in the last place of the loss a change of it must exceed to mean anything.
+# How many units in the last place of the loss, and of the outputs it is computed from, a change of the loss
+# must exceed to mean anything.
 ROUNDING = 32
+OUTPUT_ROUNDING = 4
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ class GaussNewton:
         fall = fall - 0.5 * (hyper.weight_precision * move * (state.w + w)).sum(-1)
         predicted = 0.5 * (damping * straight.square().sum(-1) - (tangent.gradient(hyper) * straight).sum(-1))
         # A fall that the loss cannot resolve in its dtype is neither good nor bad: take the step.
-        rounding = ROUNDING * torch.finfo(w.dtype).eps * tangent.nn_loss(hyper).abs()
+        rounding = _rounding(tangent, hyper)
         unresolved = (predicted < rounding) & (fall.abs() <= rounding)
         return Proposal(w, straight, torch.where(unresolved, 1.0, fall / predicted), H.failed)
 
@@ -153,6 +156,18 @@ class GaussNewton:
 
     def _update(self, tangent: TangentModel, hyper: Hyper, H: Precision) -> Hyper:
         return mackay_update(hyper, statistics(tangent, hyper, H, self.mean(tangent, hyper, H)))
+
+
+def _rounding(tangent: TangentModel, hyper: Hyper) -> Tensor:
+    """What rounding does to the loss: (…).
+
+    Where the noise is small, most comes from the outputs: f is known to a few ε |f|, and β (y − f) times that
+    is far larger than ε times the loss.
+    """
+    assert tangent.f is not None
+    by_output = tangent.reduce(by_scale((tangent.slope * tangent.f).abs(), tangent.scales))
+    units = ROUNDING * tangent.nn_loss(hyper).abs() + OUTPUT_ROUNDING * weighted(hyper, by_output)
+    return torch.finfo(units.dtype).eps * units
 
 
 class Proposal(NamedTuple):
