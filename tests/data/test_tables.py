@@ -86,7 +86,7 @@ BAD_FILES = {
     "one column": (
         "a;b\n1;2\n3;4\n",
         "only one column, 'a;b': at least one feature and a target are needed "
-        "(are the columns separated by commas?)",
+        "(commas separate the columns of a .csv file, tabs those of a .tsv file)",
     ),
     "short row": ("a,b\n1,2\n\n3\n", "row 2 (line 4) has 1 fields, but the header has 2"),
     "long row": ("a,b\n1,2,3\n3,4\n", "row 1 (line 2) has 3 fields, but the header has 2"),
@@ -121,12 +121,12 @@ def test_an_unusable_file_is_refused_with_an_exact_message(csv_file, case):
 
 
 def test_a_file_that_is_not_text_is_refused(csv_file):
-    with pytest.raises(InputError, match=r"mine\.csv: cannot be read as CSV text: 'utf-8' codec"):
+    with pytest.raises(InputError, match=r"mine\.csv: cannot be read as CSV text in UTF-8: 'utf-8' codec"):
         load_table(csv_file(b"a,b\n\xff\xfe,1\n"))
 
 
 def test_an_open_quote_is_refused(csv_file):
-    with pytest.raises(InputError, match="cannot be read as CSV text: unexpected end of data"):
+    with pytest.raises(InputError, match="cannot be read as CSV text in UTF-8: unexpected end of data"):
         load_table(csv_file('a,b\n1,2\n"3,4\n'))
 
 

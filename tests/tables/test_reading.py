@@ -62,7 +62,7 @@ BAD_FILES = {
     "no name": (b"a,,b\n1,2,3\n", "column 2 has no name"),
     "no header": (b"1,2\n3,4\n", "there is no header"),
     "ragged": (b"a,b\n1,2\n1,2,3\n", "row 2 (line 3) has 3 fields, but the header has 2"),
-    "latin": ("a,b\nå,2\n".encode("latin-1"), "cannot be read as text in UTF-8"),
+    "latin": ("a,b\nå,2\n".encode("latin-1"), "cannot be read as CSV text in UTF-8"),
 }
 
 

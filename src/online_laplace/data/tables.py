@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from dataclasses import dataclass
 from importlib import resources
@@ -10,6 +9,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from online_laplace.data.checks import Floats, check_arrays
+from online_laplace.data.delimited import number, read_rows
 from online_laplace.errors import InputError, known_name
 
 TABLES = ("housing", "concrete", "energy", "wine", "yacht")
@@ -64,12 +64,9 @@ def _is_path(text: str) -> bool:
 
 
 def _read(source: Traversable, name: str) -> Table:
-    """Read one CSV source; messages leave out where it lies."""
-    lines = _lines(source)
-    if not lines:
-        raise InputError("the file is empty: a header and at least two rows of data are needed")
-    header = _header(lines[0][1])
-    rows = [_numbers(cells, row, line, header) for row, (line, cells) in enumerate(lines[1:], start=1)]
+    """Read one CSV source of numbers; messages leave out where it lies."""
+    header, lines = read_rows(source)
+    rows = [_numbers(cells, row, line, header) for row, (line, cells) in enumerate(lines, start=1)]
     if not rows:
         raise InputError("at least two rows of data are needed below the header, got 0")
     *features, target = header
@@ -79,52 +76,13 @@ def _read(source: Traversable, name: str) -> Table:
     return Table(name, X, y[:, 0], tuple(features), target)
 
 
-def _lines(source: Traversable) -> list[tuple[int, list[str]]]:
-    """Split a CSV source into (line number, cells), leaving out blank lines."""
-    try:
-        # utf-8-sig: spreadsheets like to put a byte-order mark before the first name.
-        content = source.read_text(encoding="utf-8-sig")
-        reader = csv.reader(content.splitlines(keepends=True), skipinitialspace=True, strict=True)
-        return [(reader.line_num, cells) for cells in reader if any(map(str.strip, cells))]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read as CSV text: {error}") from error
-
-
-def _header(cells: list[str]) -> list[str]:
-    """Check the column names."""
-    names = [cell.strip() for cell in cells]
-    if all(_number(name) is not None for name in names):
-        raise InputError("there is no header: the first line holds only numbers, not column names")
-    if len(names) < 2:
-        raise InputError(
-            f"only one column, {names[0]!r}: at least one feature and a target are needed "
-            "(are the columns separated by commas?)"
-        )
-    for j, name in enumerate(names):
-        if not name:
-            raise InputError(f"column {j + 1} has no name in the header")
-        if name in names[:j]:
-            raise InputError(f"the column name {name!r} appears twice in the header")
-    return names
-
-
 def _numbers(cells: list[str], row: int, line: int, header: list[str]) -> list[float]:
     """Turn one row of cells into floats."""
-    if len(cells) != len(header):
-        raise InputError(f"row {row} (line {line}) has {len(cells)} fields, but the header has {len(header)}")
     values = []
     for cell, name in zip(cells, header, strict=True):
-        value = _number(cell)
+        value = number(cell)
         if value is None:
             what = f"{cell.strip()!r} is not a number" if cell.strip() else "the cell is empty"
             raise InputError(f"row {row} (line {line}), column {name!r}: {what}")
         values.append(value)
     return values
-
-
-def _number(cell: str) -> float | None:
-    """Parse a cell; None if it is not a number (float() would also take '1_000')."""
-    try:
-        return None if "_" in cell else float(cell)
-    except ValueError:
-        return None

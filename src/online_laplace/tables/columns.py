@@ -13,7 +13,6 @@ from online_laplace.errors import InputError, known_name
 
 if TYPE_CHECKING:
     import pandas as pd
-    from sklearn.compose import ColumnTransformer
 
 MISSING = ("refuse", "impute")
 
@@ -76,10 +75,14 @@ class Columns:
             raise InputError(f"column {absent[0]!r} is missing{_and_more(len(absent) - 1)}")
         used = frame[[*self.numeric, *self.text]]
         _check_missing(used, self.missing)
-        prepared = {name: _numbers(used, name) for name in self.numeric}
-        prepared |= {name: _texts(used, name) for name in self.text}
-        encoded = self._transformer().transform(pd.DataFrame(prepared))
-        return pd.DataFrame(encoded, columns=self.names)
+        columns = []
+        for name, median in zip(self.numeric, self.medians, strict=True):
+            values = _numbers(used, name)
+            columns.append(np.where(np.isnan(values), median, values))
+        for name, found in zip(self.text, self.categories, strict=True):
+            texts = _texts(used, name)
+            columns += [(texts == category).astype(np.float64) for category in found]
+        return pd.DataFrame(np.column_stack(columns), columns=self.names)
 
     def targets(self, frame: pd.DataFrame) -> Floats:
         """The target of every row. Raises InputError."""
@@ -102,7 +105,7 @@ class Columns:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Plain values for a JSON file."""
         return asdict(self)
 
     @classmethod
@@ -111,27 +114,6 @@ class Columns:
         lists = {name: tuple(value[name]) for name in ("numeric", "medians", "text")}
         found = tuple(tuple(one) for one in value["categories"])
         return cls(target=value["target"], missing=value["missing"], categories=found, **lists)
-
-    def _transformer(self) -> ColumnTransformer:
-        """scikit-learn's transformers, fitted to one row made of what was learnt."""
-        import pandas as pd
-        from sklearn.compose import ColumnTransformer
-        from sklearn.impute import SimpleImputer
-        from sklearn.preprocessing import OneHotEncoder
-
-        one_row: dict[str, Any] = dict(zip(self.numeric, self.medians, strict=True))
-        one_row |= {name: found[0] for name, found in zip(self.text, self.categories, strict=True)}
-        encoder = OneHotEncoder(
-            categories=[list(found) for found in self.categories],
-            handle_unknown="ignore",
-            sparse_output=False,
-        )
-        parts = []
-        if self.numeric:
-            parts.append(("numbers", SimpleImputer(strategy="median"), list(self.numeric)))
-        if self.text:
-            parts.append(("texts", encoder, list(self.text)))
-        return ColumnTransformer(parts).fit(pd.DataFrame([one_row]))
 
 
 def _check_column(frame: pd.DataFrame, name: str) -> None:

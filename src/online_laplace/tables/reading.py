@@ -1,16 +1,17 @@
-"""Users' files as data frames: CSV, TSV and Parquet, looked through before they are read."""
+"""Users' files as data frames: CSV, TSV and Parquet, scanned before they are read."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from online_laplace.data.delimited import column_names, read_lines, read_rows
 from online_laplace.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def _read_text(
     path: Path, separator: str, sample: int | None, seed: int, check_size: CheckSize | None
 ) -> pd.DataFrame:
     pd = _pandas()
-    shape = _look_through(path, separator)
+    shape = _scan(path, separator)
     chosen = _choose(shape, sample, seed, check_size)
     source: Path | io.StringIO = path if chosen is None else _only(path, separator, set(chosen.tolist()))
     try:
@@ -87,7 +88,7 @@ def _read_parquet(path: Path, sample: int | None, seed: int, check_size: CheckSi
         raise MissingExtraError("pyarrow", "tables") from error
     try:
         metadata = parquet.ParquetFile(path).metadata
-        shape = Shape(_checked_names(list(metadata.schema.to_arrow_schema().names)), metadata.num_rows)
+        shape = Shape(tuple(column_names(metadata.schema.to_arrow_schema().names)), metadata.num_rows)
         chosen = _choose(shape, sample, seed, check_size)
         frame = pd.read_parquet(path)
     except (pyarrow.ArrowException, OSError) as error:
@@ -107,34 +108,10 @@ def _choose(shape: Shape, sample: int | None, seed: int, check_size: CheckSize |
     return np.sort(np.random.default_rng(seed).choice(shape.rows, rows, replace=False))
 
 
-def _look_through(path: Path, separator: str) -> Shape:
+def _scan(path: Path, separator: str) -> Shape:
     """Check the header and the width of every row, holding one at a time."""
-    lines = _lines(path, separator)
-    header = next(lines, None)
-    if header is None:
-        raise InputError("the file is empty: a header and at least two rows of data are needed")
-    names = _checked_names([cell.strip() for cell in header[1]])
-    rows = 0
-    for line, cells in lines:
-        rows += 1
-        if len(cells) != len(names):
-            raise InputError(
-                f"row {rows} (line {line}) has {len(cells)} fields, but the header has {len(names)}"
-            )
-    return Shape(names, rows)
-
-
-def _lines(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Line number and cells of every line that is not blank."""
-    try:
-        # utf-8-sig: spreadsheets like to put a byte-order mark before the first name.
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter=separator, skipinitialspace=True)
-            for cells in reader:
-                if cells:
-                    yield reader.line_num, cells
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read as text in UTF-8: {error}") from error
+    names, rows = read_rows(path, separator)
+    return Shape(tuple(names), sum(1 for _ in rows))
 
 
 def _only(path: Path, separator: str, chosen: set[int]) -> io.StringIO:
@@ -142,35 +119,11 @@ def _only(path: Path, separator: str, chosen: set[int]) -> io.StringIO:
     text = io.StringIO()
     writer = csv.writer(text, delimiter=separator)
     # Row −1 is the header.
-    for row, (_, cells) in enumerate(_lines(path, separator), start=-1):
+    for row, (_, cells) in enumerate(read_lines(path, separator), start=-1):
         if row < 0 or row in chosen:
             writer.writerow(cells)
     text.seek(0)
     return text
-
-
-def _checked_names(names: list[str]) -> tuple[str, ...]:
-    if len(names) < 2:
-        raise InputError(
-            f"only one column, {names[0]!r}: at least one feature and a target are needed "
-            "(commas separate the columns of a .csv file, tabs those of a .tsv file)"
-        )
-    for j, name in enumerate(names):
-        if not name:
-            raise InputError(f"column {j + 1} has no name in the header")
-        if name in names[:j]:
-            raise InputError(f"the column name {name!r} appears twice in the header")
-    if all(_is_number(name) for name in names):
-        raise InputError("there is no header: the first line holds only numbers, not column names")
-    return tuple(names)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _pandas():  # type: ignore[no-untyped-def]
