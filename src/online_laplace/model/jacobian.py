@@ -28,7 +28,7 @@ class Jacobian(Protocol):
 
     @property
     def whole(self) -> Tensor | None:
-        """All of it, where that is in memory."""
+        """All of it as one tensor, where memory can hold that."""
 
     def blocks(self) -> Iterator[Block]:
         """Which rows, and J (…, rows, k, d_w) of them, until all rows have been."""
@@ -71,7 +71,8 @@ class DenseJacobian:
 
     def squares(self, scales: int) -> Tensor:
         """Block by block, so that the squares need not be in memory."""
-        return _sum_of_squares(self, scales)
+        squared = (block.square().sum(-3) for _, block in self.blocks())  # (…, k, d_w) each
+        return _total(each if scales > 1 else each.sum(-2, keepdim=True) for each in squared)
 
     def whitened(self, root: Tensor | None) -> Jacobian:
         return self if root is None else DenseJacobian(root.mT @ self.whole)
@@ -102,27 +103,28 @@ class BlockJacobian:
 
     def blocks(self) -> Iterator[Block]:
         """Made anew, each for as long as it is used."""
-        for chosen, _, J in self.linearised():
-            yield chosen, J if self.root is None else self.root[..., chosen, :, :].mT @ J
+        for chosen, J in self._parts():
+            yield chosen, written_out(J)
 
     def jvp(self, v: Tensor) -> Tensor:
-        parts = ((chosen, DenseJacobian(J).jvp(v)) for chosen, J in self.blocks())
+        parts = ((chosen, J.jvp(v)) for chosen, J in self._parts())
         return _fill_rows(v.new_empty(self.shape[:-1]), parts)
 
     def vjp(self, u: Tensor) -> Tensor:
-        total = u.new_zeros(*self.shape[:-3], self.shape[-1])
-        for chosen, J in self.blocks():
-            total += DenseJacobian(J).vjp(u[..., chosen, :])
-        return total
+        return _total(J.vjp(u[..., chosen, :]) for chosen, J in self._parts())
 
     def squares(self, scales: int) -> Tensor:
-        return _sum_of_squares(self, scales)
+        return _total(J.squares(scales) for _, J in self._parts())
 
     def whitened(self, root: Tensor | None) -> Jacobian:
         """Whitens each block as it is made."""
         return BlockJacobian(self.network, self.w, self.X, self.rows, root)
 
-    def linearised(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    def _parts(self) -> Iterator[tuple[slice, Jacobian]]:
+        for chosen, _, J in self.linearised():
+            yield chosen, J if self.root is None else J.whitened(self.root[..., chosen, :, :])
+
+    def linearised(self) -> Iterator[tuple[slice, Tensor, Jacobian]]:
         """Which rows, their f and their J, not whitened."""
         for chosen in _slices(self.X.shape[-2], self.rows):
             yield chosen, *self.network.linearise(self.w, self.X[..., chosen, :])
@@ -142,7 +144,7 @@ class BlockJacobian:
         f, J = self.w.new_empty(self.shape[:-1]), self.w.new_empty(self.shape)
         for chosen, outputs, block in self.linearised():
             f[..., chosen, :] = outputs
-            J[..., chosen, :, :] = block
+            J[..., chosen, :, :] = written_out(block)
         return f, DenseJacobian(J)
 
 
@@ -185,8 +187,7 @@ def forward_rows(network: Network, w: Tensor, X: Tensor) -> Tensor:
 def linearise_rows(network: Network, w: Tensor, X: Tensor) -> tuple[Tensor, Jacobian]:
     """f (…, n, k) and J, whole if it is small or has fewer rows than weights."""
     if _is_small(network, w, X):
-        f, whole = network.linearise(w, X)
-        return f, DenseJacobian(whole)
+        return network.linearise(w, X)
     parts = BlockJacobian.of(network, w, X)
     n, k, d = parts.shape[-3:]
     return parts.collected() if n * k < d else (parts.outputs(), parts)
@@ -203,14 +204,19 @@ def _fill_rows(whole: Tensor, parts: Iterable[Block]) -> Tensor:
     return whole
 
 
-def _sum_of_squares(J: Jacobian, scales: int) -> Tensor:
+def _total(parts: Iterable[Tensor]) -> Tensor:
+    """The sum of the parts, of which there is at least one."""
     total: Tensor | None = None
-    for _, block in J.blocks():
-        each = block.square().sum(-3)  # (…, k, d_w)
-        each = each if scales > 1 else each.sum(-2, keepdim=True)
-        total = each if total is None else total.add_(each)
+    for part in parts:
+        total = part if total is None else total.add_(part)
     assert total is not None
     return total
+
+
+def written_out(J: Jacobian) -> Tensor:
+    """J as one tensor, for those who know that memory can hold it."""
+    assert J.whole is not None
+    return J.whole
 
 
 def _slices(n: int, rows: int) -> Iterator[slice]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from online_laplace.errors import InputError, known_name
 from online_laplace.model.activations import ACTIVATIONS
+from online_laplace.model.layered import LayeredJacobian, LayerFactors
 from online_laplace.model.network import TensorSlot, slots
 
 
@@ -88,29 +89,26 @@ class MLP:
             entering.append(value(z))
         return _affine(entering[-1], *self.layers[-1], w), entering, pre_activations
 
-    def linearise(self, w: Tensor, X: Tensor) -> tuple[Tensor, Tensor]:
-        """f (…, n, k) and J (…, n, k, d_w).
+    def linearise(self, w: Tensor, X: Tensor) -> tuple[Tensor, LayeredJacobian]:
+        """f (…, n, k) and J by its layers.
 
         With δ_l = ∂f/∂z_l (n, k, out), ∂f/∂W_l = δ_l ⊗ a_{l−1} and ∂f/∂b_l = δ_l; then
         δ_{l−1} = (δ_l W_l) ∘ σ'(z_{l−1}). At the output layer δ is the identity, and δ_l W_l is W_l.
         """
         derivative = ACTIVATIONS[self.activation].derivative
         f, entering, pre_activations = self._pass(w, X)
-        J = f.new_empty(*f.shape, self.d_w)
         delta = torch.eye(self.d_out, dtype=f.dtype, device=f.device).expand(*f.shape, self.d_out)
+        factors = []
         for i in reversed(range(len(self.layers))):
             weight, bias = self.layers[i]
-            # (…, n, k, out, 1) ∘ (…, n, 1, 1, in) → (…, n, k, out, in), written in place
-            torch.mul(delta.unsqueeze(-1), entering[i][..., :, None, None, :], out=weight.read(J))
-            if bias is not None:
-                bias.read(J).copy_(delta)
+            factors.append(LayerFactors(weight, bias, delta, entering[i]))
             if i > 0:
                 slope = derivative(pre_activations[i - 1], entering[i])
                 W = weight.read(w).unsqueeze(-3)
                 # (…, n, k, out) @ (…, 1, out, in) → (…, n, k, in)
                 pulled_back = W if i == len(self.layers) - 1 else delta @ W
                 delta = pulled_back * slope.unsqueeze(-2)
-        return f, J
+        return f, LayeredJacobian(tuple(factors), torch.Size((*f.shape, self.d_w)))
 
 
 def _affine(a: Tensor, weight: TensorSlot, bias: TensorSlot | None, w: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
 
+from online_laplace.model.jacobian import DenseJacobian
 from online_laplace.model.network import TensorSlot, slots
 
 
@@ -74,8 +75,8 @@ class ModuleNetwork:
     def forward(self, w: Tensor, X: Tensor) -> Tensor:
         return _per_replica(self._rows, w, X)
 
-    def linearise(self, w: Tensor, X: Tensor) -> tuple[Tensor, Tensor]:
-        return self.forward(w, X), _per_replica(self._row_jacobian, w, X)
+    def linearise(self, w: Tensor, X: Tensor) -> tuple[Tensor, DenseJacobian]:
+        return self.forward(w, X), DenseJacobian(_per_replica(self._row_jacobian, w, X))
 
 
 def _per_replica(function: Callable[[Tensor, Tensor], Tensor], w: Tensor, X: Tensor) -> Tensor:

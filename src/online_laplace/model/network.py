@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from online_laplace.model.jacobian import Jacobian
 
 # Marks the fields of a value that follow from its other fields, or from settings that do not change in a run:
 # a checkpoint does not hold them.
@@ -64,8 +67,8 @@ class Network(Protocol):
     def forward(self, w: Tensor, X: Tensor) -> Tensor:
         """f(w, X): (…, d_w) and (…, n, d_x) → (…, n, k)."""
 
-    def linearise(self, w: Tensor, X: Tensor) -> tuple[Tensor, Tensor]:
-        """f (…, n, k) and its Jacobian J = ∂f/∂w (…, n, k, d_w), from one pass."""
+    def linearise(self, w: Tensor, X: Tensor) -> tuple[Tensor, Jacobian]:
+        """f (…, n, k) and its Jacobian J = ∂f/∂w (…, n, k, d_w) as an operator, from one pass."""
 
 
 def without_autograd(network: Network) -> AbstractContextManager[None]:

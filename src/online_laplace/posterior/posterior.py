@@ -9,7 +9,7 @@ from torch import Tensor
 
 from online_laplace.errors import InputError
 from online_laplace.likelihood.gaussian import Gaussian
-from online_laplace.model.jacobian import BlockJacobian
+from online_laplace.model.jacobian import BlockJacobian, written_out
 from online_laplace.model.model import Model
 from online_laplace.model.precision import Precision, standard_normal
 from online_laplace.model.prior import Hyper
@@ -38,7 +38,7 @@ class Posterior:
         covariance = f.new_empty(*f.shape, f.shape[-1])
         for chosen, outputs, J in parts.linearised():
             f[..., chosen, :] = outputs
-            covariance[..., chosen, :, :] = self.H.covariance(J)
+            covariance[..., chosen, :, :] = self.H.covariance(written_out(J))
         return self.model.likelihood.predict(f, covariance, self.hyper.beta)
 
     def covariance(self, X: Tensor, *, noise: bool = False) -> Tensor:
@@ -47,7 +47,7 @@ class Posterior:
         With `noise`, that of new observations. Raises InputError where the noise is no number of its own.
         """
         f, J = self.model.network.linearise(self.w, X)
-        joint = self.H.joint_covariance(J)
+        joint = self.H.joint_covariance(written_out(J))
         if noise:
             variance = self._noise_variance().unsqueeze(-2).expand_as(f).flatten(-2)
             joint.diagonal(dim1=-2, dim2=-1).add_(variance)
@@ -62,7 +62,7 @@ class Posterior:
         drawn = delta.new_empty(*replicas, count, m, k)
         for chosen, f, J in parts.linearised():
             # (…, count, d_w) @ (…, d_w, rows · k) → (…, count, rows, k)
-            moved = (delta @ J.flatten(-3, -2).mT).unflatten(-1, f.shape[-2:])
+            moved = (delta @ written_out(J).flatten(-3, -2).mT).unflatten(-1, f.shape[-2:])
             drawn[..., chosen, :] = f.unsqueeze(-3) + moved
         if noise:
             e = standard_normal(drawn.shape, drawn, generator)

@@ -1,0 +1,94 @@
+"""The Jacobian of fully connected layers, held as its factors: one outer product a layer and row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from online_laplace.model.jacobian import Block, DenseJacobian
+from online_laplace.model.network import TensorSlot
+
+
+# Bytes. Up to here one product with J, near the processor, is faster than several with its factors. The choice
+# follows from the size alone, so that the last bits of a product do not depend on what was asked before.
+SMALL = 2**25
+
+
+class LayerFactors(NamedTuple):
+    """Of one layer: ∂f/∂W = δ ⊗ a and ∂f/∂b = δ, with δ (…, n, k, out) and what enters, a (…, n, in)."""
+
+    weight: TensorSlot
+    bias: TensorSlot | None
+    delta: Tensor
+    entering: Tensor
+
+
+class LayeredJacobian:
+    """J (…, n, k, d_w) by its factors; J itself is made when it is asked for, or small."""
+
+    def __init__(self, layers: tuple[LayerFactors, ...], shape: torch.Size) -> None:
+        """Take the factors of every layer."""
+        self.layers, self.shape = layers, shape
+
+    @cached_property
+    def whole(self) -> Tensor:
+        J = self.layers[-1].delta.new_empty(self.shape)
+        for weight, bias, delta, entering in self.layers:
+            # (…, n, k, out, 1) ∘ (…, n, 1, 1, in) → (…, n, k, out, in), written in place
+            torch.mul(delta.unsqueeze(-1), entering[..., :, None, None, :], out=weight.read(J))
+            if bias is not None:
+                bias.read(J).copy_(delta)
+        return J
+
+    @property
+    def _is_small(self) -> bool:
+        return self.shape.numel() * self.layers[-1].delta.element_size() <= SMALL
+
+    def blocks(self) -> Iterator[Block]:
+        yield from DenseJacobian(self.whole).blocks()
+
+    def jvp(self, v: Tensor) -> Tensor:
+        if self._is_small:
+            return DenseJacobian(self.whole).jvp(v)
+        total: Tensor | None = None
+        for weight, bias, delta, entering in self.layers:
+            moved = entering @ weight.read(v).mT  # (…, n, out)
+            if bias is not None:
+                moved = moved + bias.read(v).unsqueeze(-2)
+            each = (delta * moved.unsqueeze(-2)).sum(-1)
+            total = each if total is None else total.add_(each)
+        assert total is not None
+        return total
+
+    def vjp(self, u: Tensor) -> Tensor:
+        if self._is_small:
+            return DenseJacobian(self.whole).vjp(u)
+        product = u.new_empty(*self.shape[:-3], self.shape[-1])
+        for weight, bias, delta, entering in self.layers:
+            pulled = u.unsqueeze(-1) * delta  # (…, n, k, out) → (…, n, out)
+            pulled = pulled.squeeze(-2) if self.shape[-2] == 1 else pulled.sum(-2)
+            weight.read(product).copy_(pulled.mT @ entering)
+            if bias is not None:
+                bias.read(product).copy_(pulled.sum(-2))
+        return product
+
+    def squares(self, scales: int) -> Tensor:
+        sums = self.layers[-1].delta.new_empty(*self.shape[:-3], scales, self.shape[-1])
+        for weight, bias, delta, entering in self.layers:
+            # (…, n, k, out) → (…, scales, n, out), outputs together unless each has a scale
+            squared = delta.square()
+            squared = squared.transpose(-3, -2) if scales > 1 else squared.sum(-2).unsqueeze(-3)
+            weight.read(sums).copy_(squared.mT @ entering.square().unsqueeze(-3))
+            if bias is not None:
+                bias.read(sums).copy_(squared.sum(-2))
+        return sums
+
+    def whitened(self, root: Tensor | None) -> LayeredJacobian:
+        if root is None:
+            return self
+        layers = (layer._replace(delta=root.mT @ layer.delta) for layer in self.layers)
+        return LayeredJacobian(tuple(layers), self.shape)
