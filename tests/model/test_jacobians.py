@@ -7,10 +7,13 @@ import torch
 from torch import nn
 
 from online_laplace.errors import InputError, UnknownNameError
+from online_laplace.hyper.mackay import at_weights
 from online_laplace.model.mlp import MLP
 from online_laplace.model.module import ModuleNetwork
 from online_laplace.model.network import initial_weights
-from problems import ACTIVATION_NAMES, normal
+from online_laplace.train.gauss_newton import GaussNewton
+from online_laplace.train.online import Online
+from problems import ACTIVATION_NAMES, make_model, normal, wave
 
 MODULES = {"tanh": nn.Tanh, "relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU}
 DEPTHS = [(), (4,), (4, 3), (3, 5, 2)]
@@ -130,6 +133,76 @@ def test_wrapping_a_module_leaves_it_unchanged():
     network.linearise(network.init(3), normal(4, 2, seed=0))
     assert module.weight.dtype == torch.float32
     assert torch.equal(module.weight, before)
+
+
+def with_state():
+    """A module with noise and running statistics that are not those of a fresh one, in training mode."""
+    module = nn.Sequential(
+        nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Dropout(0.5), nn.Linear(4, 2)
+    ).train()
+    module[1].running_mean.copy_(torch.linspace(-1, 1, 4))
+    module[1].running_var.copy_(torch.linspace(0.5, 2, 4))
+    return module
+
+
+@pytest.mark.parametrize("replicas", [(), (3,)])
+def test_a_module_with_dropout_and_normalisation_is_one_function(replicas):
+    module = with_state()
+    network = ModuleNetwork(module, 2)
+    w, X = normal(*replicas, network.d_w, seed=0), normal(6, 3, seed=1)
+    f = network.forward(w, X)
+    assert torch.equal(f, network.forward(w, X))
+    # rows do not see each other
+    torch.testing.assert_close(network.forward(w, X[:2]), f[..., :2, :], rtol=1e-12, atol=1e-12)
+    outputs, J = network.linearise(w, X)
+    torch.testing.assert_close(outputs, f, rtol=1e-12, atol=1e-12)
+    # the same by hand: dropout passes all, normalisation uses the statistics that it came with
+    module = module.double().eval()
+    each = w.reshape(-1, network.d_w)
+    for position, alone in enumerate(each):
+        nn.utils.vector_to_parameters(alone, module.parameters())
+        expected = module(X).detach()
+        torch.testing.assert_close(f.reshape(-1, 6, 2)[position], expected, rtol=1e-12, atol=1e-12)
+    h = 1e-6
+    v = normal(network.d_w, seed=2)
+    along = (network.forward(w + h * v, X) - network.forward(w - h * v, X)) / (2 * h)
+    torch.testing.assert_close((J * v).sum(-1), along, rtol=1e-7, atol=1e-7)
+
+
+def test_wrapping_a_module_leaves_its_mode_and_its_statistics_alone():
+    module = with_state()
+    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    network = ModuleNetwork(module, 2)
+    network.linearise(network.init(3), normal(4, 3, seed=0))
+    assert all(part.training for part in module.modules())
+    for name, buffer in module.named_buffers():
+        assert torch.equal(buffer, before[name]) and buffer.dtype == before[name].dtype
+    inside = dict(network.module.named_buffers())
+    assert all(torch.equal(inside[name].to(value), value) for name, value in before.items())
+
+
+def test_a_module_with_statistics_runs_in_float32():
+    network = ModuleNetwork(with_state(), 2)
+    w, X = normal(network.d_w, seed=0), normal(6, 3, seed=1)
+    f, J = network.linearise(w.float(), X.float())
+    assert f.dtype == J.dtype == torch.float32
+    f_double, J_double = network.linearise(w.float().double(), X.float().double())
+    torch.testing.assert_close(f.double(), f_double, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(J.double(), J_double, rtol=1e-4, atol=1e-5)
+
+
+def test_a_module_with_statistics_can_be_trained():
+    rows = wave(30)
+    module = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Dropout(0.5), nn.Linear(4, 1))
+    model = make_model(ModuleNetwork(module, 1), "layerwise")
+    w = model.network.init(0)
+    for procedure in (Online(model, at_weights), GaussNewton(model, at_weights)):
+        state = procedure.init(w, model.initial_hyper(w), rows)
+        before = model.nn_loss(state.w, rows, state.hyper)
+        for _ in range(10):
+            state = procedure.step(state, rows)
+        assert state.ending.running
+        assert model.nn_loss(state.w, rows, model.initial_hyper(w)) < before
 
 
 def test_an_unknown_activation_is_refused_with_the_nearest_name():
