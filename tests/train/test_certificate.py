@@ -9,12 +9,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from online_laplace.hyper.prior import initial_hyper
+from online_laplace.posterior.predictive import Units
 from torch.distributions import MultivariateNormal
 
 from online_laplace.hyper.mackay import log_change
-from online_laplace.hyper.prior import initial_hyper
 from online_laplace.model.mlp import MLP
-from online_laplace.posterior.predictive import Units
 from online_laplace.train.adam import Adam
 from online_laplace.train.gauss_newton import GaussNewton
 from online_laplace.train.history import Certificate, Evaluation, observe

@@ -9,9 +9,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from online_laplace.hyper.prior import initial_hyper
 
 from online_laplace.hyper.mackay import at_weights
-from online_laplace.hyper.prior import initial_hyper
 from online_laplace.model.mlp import MLP
 from online_laplace.train.gauss_newton import LARGEST_BEND, PROBE, ROUNDING, GaussNewton
 from online_laplace.train.online import MEANS

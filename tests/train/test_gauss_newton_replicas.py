@@ -6,9 +6,9 @@ import math
 
 import pytest
 import torch
+from online_laplace.hyper.prior import initial_hyper
 
 from online_laplace.hyper.mackay import at_mode, at_weights
-from online_laplace.hyper.prior import initial_hyper
 from online_laplace.model.mlp import MLP
 from online_laplace.model.network import initial_weights
 from online_laplace.train.gauss_newton import GaussNewton

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from online_laplace.hyper.prior import initial_hyper
+from online_laplace.posterior.predictive import Units
 
 from online_laplace.errors import InputError
 from online_laplace.hyper.mackay import at_mode, at_weights
-from online_laplace.hyper.prior import initial_hyper
 from online_laplace.model.mlp import MLP
-from online_laplace.posterior.predictive import Units
 from online_laplace.train.adam import Adam
 from online_laplace.train.descent import Descent, ValidatedDescent
 from online_laplace.train.history import Evaluation, observe

@@ -1,4 +1,4 @@
-"""The linearised predictive and its scores, against scipy and by hand."""
+"""The linearised predictive against dense matrices and its own samples, and scores in a table's units."""
 
 from __future__ import annotations
 
@@ -6,38 +6,28 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given
-from hypothesis import strategies as st
-from scipy.integrate import quad
 from scipy.stats import norm
 
 from online_laplace.data import load_table, paper_splits
-from online_laplace.hyper.prior import initial_hyper
+from online_laplace.errors import InputError
+from online_laplace.likelihood import Categorical, VaryingGaussian
 from online_laplace.model.mlp import MLP
 from online_laplace.model.network import initial_weights
-from online_laplace.posterior.metrics import score
-from online_laplace.posterior.predictive import Posterior, Predictive, Units
-from online_laplace.protocol.batch import batch
-from online_laplace.protocol.specification import Specification
-from online_laplace.train.history import observe
-from problems import cases, make_case, normal
+from online_laplace.posterior.posterior import Posterior
+from online_laplace.train.observe import observe
+from online_laplace.types import Rows
+from problems import cases, make_case, make_model, normal, scoring, yacht
 from reference import dense
-
-
-def random_predictive(*shape, seed=0):
-    mean = 3 * normal(*shape, seed=seed)
-    return Predictive(
-        mean, normal(*shape, seed=seed + 1).exp(), normal(*shape[:-2], 1, shape[-1], seed=seed + 2).exp()
-    )
 
 
 @given(case=cases())
 def test_the_predictive_is_the_network_with_the_posterior_of_its_tangent(case):
     X = normal(*case.w.shape[:-1], 4, case.network.d_in, seed=3)
-    posterior = Posterior.of(case.network, case.w, case.problem, case.hyper)
+    posterior = Posterior.of(case.model, case.w, case.hyper, case.rows)
     predictive = posterior.predict(X)
     f, J = case.network.linearise(case.w, X)
     assert torch.equal(predictive.mean, f)
-    k = case.problem.k
+    k = case.rows.targets
     rows = J.reshape(-1, 4 * k, J.shape[-1]).numpy()
     inverse = np.stack([r.inverse for r in dense(case)])
     joint = rows @ inverse @ rows.transpose(0, 2, 1)
@@ -57,9 +47,9 @@ def test_the_predictive_is_the_network_with_the_posterior_of_its_tangent(case):
 @pytest.mark.parametrize("noise", [False, True])
 @pytest.mark.parametrize("n", [4, 30])
 def test_sampled_functions_have_the_mean_and_covariance_of_the_predictive(noise, n):
-    case = make_case(MLP(2, (3,), 2), n, replicas=(2,), beta_per_output=True)
+    case = make_case(MLP(2, (3,), 2), n, replicas=(2,), per_output=True)
     X = normal(2, 3, 2, seed=5)
-    posterior = Posterior.of(case.network, case.w, case.problem, case.hyper)
+    posterior = Posterior.of(case.model, case.w, case.hyper, case.rows)
     drawn = posterior.sample(X, 40_000, torch.Generator().manual_seed(0), noise=noise)
     assert drawn.shape == (2, 40_000, 3, 2)
     mean, covariance = posterior.predict(X).mean, posterior.covariance(X, noise=noise)
@@ -71,52 +61,14 @@ def test_sampled_functions_have_the_mean_and_covariance_of_the_predictive(noise,
         assert correlation_error.abs().max() < 0.04
 
 
-@pytest.mark.parametrize("shape", [(7, 1), (7, 3), (4, 7, 1), (2, 3, 5, 2)])
-def test_scores_are_those_of_scipy(shape):
-    predictive, y = random_predictive(*shape), 3 * normal(*shape, seed=9)
-    scores = score(predictive, y)
-    mean, std, target = predictive.mean.numpy(), predictive.std.numpy(), y.numpy()
-    assert scores.rmse.shape == shape[:-2]
-    np.testing.assert_allclose(scores.rmse, np.sqrt(((target - mean) ** 2).mean((-2, -1))), rtol=1e-12)
-    density = norm.logpdf(target, mean, std).sum(-1).mean(-1)
-    np.testing.assert_allclose(scores.log_likelihood, density, rtol=1e-10)
-    low, high = norm.interval(0.9, mean, std)
-    inside = ((low <= target) & (target <= high)).mean((-2, -1))
-    np.testing.assert_allclose(scores.coverage_90, inside, atol=1e-12)
-    assert 0 < inside.mean() < 1
-
-
-@given(mean=st.floats(-3, 3), std=st.floats(0.05, 5), z=st.floats(-6, 6))
-def test_crps_is_the_integral_of_the_squared_distance_between_distributions(mean, std, z):
-    y = mean + z * std
-    one = torch.ones(1, 1, dtype=torch.float64)
-    predictive = Predictive(mean * one, 0.3 * std**2 * one, 0.7 * std**2 * one)
-    low, high = min(mean, y) - 12 * std, max(mean, y) + 12 * std
-    below = quad(lambda t: norm.cdf(t, mean, std) ** 2, low, y, epsabs=1e-11, limit=200)[0]
-    above = quad(lambda t: norm.sf(t, mean, std) ** 2, y, high, epsabs=1e-11, limit=200)[0]
-    assert score(predictive, y * one).crps.item() == pytest.approx(below + above, abs=1e-8)
-
-
-def test_changing_units_shifts_and_scales():
-    predictive, y = random_predictive(6, 2), normal(6, 2, seed=8)
-    units = Units(torch.tensor([[5.0, -2.0]]).double(), torch.tensor([[3.0, 0.5]]).double())
-    there = predictive.to_units(units)
-    y_there = units.mean + units.std * y
-    torch.testing.assert_close(there.mean, units.mean + units.std * predictive.mean)
-    torch.testing.assert_close(there.std, units.std * predictive.std)
-    # a density shrinks by the scale, output by output
-    expected = score(predictive, y).log_likelihood - units.std.log().sum()
-    torch.testing.assert_close(score(there, y_there).log_likelihood, expected)
-    torch.testing.assert_close(score(there, y_there).coverage_90, score(predictive, y).coverage_90)
-
-
 def test_scores_of_a_table_are_in_its_original_units():
-    table, spec = load_table("yacht"), Specification(hidden=(5,))
-    evaluation = batch(table, spec, [0, 1]).evaluation
+    table, splits = load_table("yacht"), yacht(2)
     network = MLP(6, (5,))
-    w = initial_weights(network, [0, 1], spec.like())
-    hyper = initial_hyper(network, w, alpha=2.0, beta=3.0)
-    info = observe(network, w, hyper, evaluation)
+    model = make_model(network)
+    w = initial_weights(network, [0, 1], splits.train.X)
+    hyper = model.initial_hyper(w, alpha=2.0, beta=3.0)
+    score = scoring(model, splits.train, splits.test, splits.units)
+    info = observe(model, w, hyper, splits.train, score)
     for r, split in enumerate(paper_splits(len(table.y), 2)):
         X, y = table.X[split.train], table.y[split.train]
         fit = torch.from_numpy((X - X.mean(0)) / X.std(0))
@@ -134,3 +86,26 @@ def test_scores_of_a_table_are_in_its_original_units():
             low, high = norm.interval(0.9, mean, std)
             covered = ((low <= table.y[rows]) & (table.y[rows] <= high)).mean()
             assert scores.coverage_90[r].item() == pytest.approx(covered)
+
+
+@pytest.mark.parametrize(
+    "likelihood", [VaryingGaussian(), Categorical(2)], ids=lambda each: type(each).__name__
+)
+def test_functions_can_be_drawn_under_any_likelihood_but_noise_of_no_precision_cannot_be_added(likelihood):
+    model = make_model(MLP(2, (3,), 2), likelihood=likelihood)
+    y = normal(9, 1, seed=1) if likelihood.targets == 1 else torch.eye(2, dtype=torch.float64)[[0, 1, 1] * 3]
+    rows = Rows(normal(9, 2, seed=0), y)
+    w, generator = model.network.init(0), torch.Generator().manual_seed(0)
+    posterior = Posterior.of(model, w, model.initial_hyper(w), rows)
+    X = normal(4, 2, seed=2)
+    drawn, joint = posterior.sample(X, 40_000, generator), posterior.covariance(X)
+    assert drawn.shape == (40_000, 4, 2) and joint.shape == (8, 8)
+    spread = joint.diagonal().sqrt()
+    error = (torch.cov(drawn.flatten(-2).mT) - joint) / (spread[:, None] * spread)
+    assert error.abs().max() < 0.04
+    for refused in (
+        lambda: posterior.sample(X, 3, generator, noise=True),
+        lambda: posterior.covariance(X, noise=True),
+    ):
+        with pytest.raises(InputError, match="only Gaussian noise of a learnt precision"):
+            refused()
