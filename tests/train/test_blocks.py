@@ -5,20 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from online_laplace.hyper.prior import initial_hyper
-from online_laplace.posterior.mixture import predict_mixture
-from online_laplace.posterior.predictive import Posterior, Units
 from torch.profiler import ProfilerActivity, profile
 
 from online_laplace import OnlineLaplaceRegressor, memory
 from online_laplace.data import Table
 from online_laplace.hyper.fixed_weights import maximise_evidence
 from online_laplace.hyper.mackay import at_mode, at_weights
+from online_laplace.hyper.prior import initial_hyper
 from online_laplace.model.jacobian import RowBlocks
 from online_laplace.model.mlp import MLP
 from online_laplace.model.network import initial_weights
 from online_laplace.model.tangent import linearise
 from online_laplace.posterior import mixture
+from online_laplace.posterior.mixture import predict_mixture
+from online_laplace.posterior.predictive import Posterior, Units
 from online_laplace.protocol import snapshots
 from online_laplace.protocol.runner import run_procedure
 from online_laplace.protocol.specification import Specification
