@@ -4,53 +4,80 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from online_laplace.curvature import Precision, curvature
-from online_laplace.data import load_table
-from online_laplace.hyper.prior import initial_hyper
+from online_laplace.curvature import dual, exact, primal, spectral
+from online_laplace.data import Scaler, load_table, paper_splits
+from online_laplace.data.scaling import Affine
+from online_laplace.likelihood import Gaussian, Likelihood
+from online_laplace.model.jacobian import written_out
 from online_laplace.model.mlp import MLP
-from online_laplace.model.tangent import TangentModel, linearise
-from online_laplace.protocol.batch import batch
-from online_laplace.protocol.specification import Specification
-from online_laplace.train.history import Evaluation
-from online_laplace.types import Hyper, Problem
+from online_laplace.model.model import Model
+from online_laplace.model.network import Network
+from online_laplace.model.precision import Precision, Structure
+from online_laplace.model.prior import Hyper, network_prior
+from online_laplace.model.tangent import TangentModel
+from online_laplace.posterior.posterior import Posterior
+from online_laplace.train.observe import Score, Scored
+from online_laplace.types import Rows
 
 ACTIVATION_NAMES = ("tanh", "relu", "gelu", "silu")
+
+LIKE = torch.empty(0, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A network, its weights, some data and hyperparameters; leading axes are replicas."""
+    """A model, its weights, some data and hyperparameters; leading axes are replicas."""
 
-    network: MLP
-    problem: Problem
+    model: Model
+    rows: Rows
     w: Tensor
     hyper: Hyper
 
     @property
-    def tangent(self) -> TangentModel:
-        return linearise(self.network, self.w, self.problem)
+    def network(self) -> Network:
+        return self.model.network
 
     @property
-    def forms(self) -> tuple[str, ...]:
+    def tangent(self) -> TangentModel:
+        return self.model.linearise(self.w, self.rows)
+
+    @property
+    def structures(self) -> tuple[Structure, ...]:
         """The exact curvatures that can hold these hyperparameters."""
-        return ("primal", "dual", "spectral") if self.hyper.scalar else ("primal", "dual")
+        return (primal, dual, spectral) if self.hyper.scalar else (primal, dual)
 
     def precisions(self) -> dict[str, Precision]:
-        return {form: curvature(self.tangent.J, self.hyper, form).at(self.hyper) for form in self.forms}
+        return {each.name: each(self.tangent, self.hyper.prior).at(self.hyper) for each in self.structures}
 
     def to(self, dtype: torch.dtype) -> Case:
         prior = self.hyper.prior
         prior = replace(prior, sizes=prior.sizes.to(dtype), membership=prior.membership.to(dtype))
         return Case(
-            self.network,
-            Problem(self.problem.X.to(dtype), self.problem.y.to(dtype)),
+            replace(self.model, prior=prior),
+            Rows(self.rows.X.to(dtype), self.rows.y.to(dtype)),
             self.w.to(dtype),
             Hyper(self.hyper.alpha.to(dtype), self.hyper.beta.to(dtype), prior),
         )
+
+
+def make_model(
+    network: Network,
+    prior: str | list[str] = "scalar",
+    *,
+    per_output: bool = False,
+    curvature: Structure = exact,
+    likelihood: Likelihood | None = None,
+    like: Tensor = LIKE,
+) -> Model:
+    """A model with Gaussian noise, of one β or one per output, unless another likelihood is given."""
+    k = network.d_out
+    noise = Gaussian(targets=k, scales=k if per_output else 1)
+    return Model(network, likelihood or noise, network_prior(network, prior, like), curvature)
 
 
 def normal(*shape: int, seed: int) -> Tensor:
@@ -65,7 +92,8 @@ def make_case(
     *,
     replicas: tuple[int, ...] = (),
     prior: str | list[str] = "scalar",
-    beta_per_output: bool = False,
+    per_output: bool = False,
+    curvature: Structure = exact,
     log_range: float = 1.0,
     seed: int = 0,
 ) -> Case:
@@ -73,10 +101,11 @@ def make_case(
     X = normal(*replicas, n, network.d_in, seed=seed)
     y = normal(*replicas, n, network.d_out, seed=seed + 1)
     w = normal(*replicas, network.d_w, seed=seed + 2)
-    start = initial_hyper(network, w, prior=prior, beta_per_output=beta_per_output)
+    model = make_model(network, prior, per_output=per_output, curvature=curvature)
+    start = model.initial_hyper(w)
     alpha = (log_range * torch.tanh(normal(*start.alpha.shape, seed=seed + 3))).exp()
     beta = (log_range * torch.tanh(normal(*start.beta.shape, seed=seed + 4))).exp()
-    return Case(network, Problem(X, y), w, start.with_values(alpha, beta))
+    return Case(model, Rows(X, y), w, start.with_values(alpha, beta))
 
 
 @st.composite
@@ -104,34 +133,87 @@ def cases(
         draw(st.integers(1, 15)),
         replicas=draw(st.sampled_from([(), (1,), (3,), (2, 2)])),
         prior=prior,
-        beta_per_output=not scalar and draw(st.booleans()),
+        per_output=not scalar and draw(st.booleans()),
         log_range=draw(st.sampled_from([0.0, 1.0, 2.0])),
         seed=seed,
     )
 
 
-def wave(n: int = 40, *, replicas: tuple[int, ...] = (), noise: float = 0.1, seed: int = 0) -> Problem:
+def wave(n: int = 40, *, replicas: tuple[int, ...] = (), noise: float = 0.1, seed: int = 0) -> Rows:
     """A smooth, noisy function of two inputs: something a small network can learn."""
     X = normal(*replicas, n, 2, seed=seed)
     clean = torch.sin(2 * X[..., :1]) + 0.5 * X[..., 1:]
-    return Problem(X, clean + noise * normal(*replicas, n, 1, seed=seed + 1))
+    return Rows(X, clean + noise * normal(*replicas, n, 1, seed=seed + 1))
 
 
-def ridges(n: int = 50, *, outputs: int = 1, replicas: tuple[int, ...] = (), seed: int = 0) -> Problem:
+def ridges(n: int = 50, *, outputs: int = 1, replicas: tuple[int, ...] = (), seed: int = 0) -> Rows:
     """Two noisy ridges off the origin: two hidden units fit them, and every weight is well determined."""
     X = normal(*replicas, n, 2, seed=seed) + 0.5
     first = 2 * torch.tanh(1.5 * X[..., :1] - X[..., 1:] - 0.7) + 1
     second = torch.tanh(X[..., :1] + 1.2 * X[..., 1:] + 0.5) - 1.5
     clean = torch.cat([first + second, first - second], dim=-1)[..., :outputs]
     scale = torch.tensor([0.1, 0.3], dtype=torch.float64)[:outputs]
-    return Problem(X, clean + scale * normal(*replicas, n, outputs, seed=seed + 1))
+    return Rows(X, clean + scale * normal(*replicas, n, outputs, seed=seed + 1))
 
 
-def yacht(splits: int, dtype: str = "float64") -> Evaluation:
-    """The first splits of the yacht table, scaled, one replica each."""
-    return batch(load_table("yacht"), Specification(dtype=dtype), list(range(splits))).evaluation
+@dataclass(frozen=True)
+class Splits:
+    """Splits of a table, scaled by their training rows, one replica each, and the units of the target."""
+
+    train: Rows
+    test: Rows
+    units: Affine[Tensor]
 
 
-def replica(problem: Problem, position: int) -> Problem:
+def yacht(splits: int, dtype: torch.dtype = torch.float64) -> Splits:
+    """The first splits of the yacht table."""
+    return table_splits("yacht", splits, dtype)
+
+
+def table_splits(name: str, splits: int, dtype: torch.dtype = torch.float64) -> Splits:
+    """The first splits of a table."""
+    table = load_table(name)
+    y = table.y[:, None]
+    drawn = paper_splits(len(y), splits)
+    inputs, targets = ([Scaler.fit(a[split.train]) for split in drawn] for a in (table.X, y))
+
+    def rows(which: str) -> Rows:
+        parts = list(zip(inputs, targets, [getattr(split, which) for split in drawn], strict=True))
+        X = np.stack([scaler.transform(table.X[chosen]) for scaler, _, chosen in parts])
+        scaled = np.stack([scaler.transform(y[chosen]) for _, scaler, chosen in parts])
+        return Rows(torch.from_numpy(X).to(dtype), torch.from_numpy(scaled).to(dtype))
+
+    units = [scaler.tensors(torch.empty(0, dtype=dtype)) for scaler in targets]
+    mean, std = (torch.stack([getattr(each, part) for each in units]) for part in ("mean", "std"))
+    return Splits(rows("train"), rows("test"), Affine(mean, std))
+
+
+def replica(rows: Rows, position: int) -> Rows:
     """One replica's rows."""
-    return Problem(problem.X[position], problem.y[position])
+    return Rows(rows.X[position], rows.y[position])
+
+
+def unit_scale(outputs: int = 1) -> Affine[Tensor]:
+    """Units that change nothing."""
+    one = torch.ones(1, outputs, dtype=torch.float64)
+    return Affine(0 * one, one)
+
+
+def scoring(model: Model, train: Rows, test: Rows | None, units: Affine[Tensor]) -> Score:
+    """The scores of the posterior on training and test rows, in the units of the target."""
+
+    def score(w: Tensor, hyper: Hyper, H: Precision) -> Scored:
+        posterior = Posterior(model, w, hyper, H)
+
+        def of(rows: Rows):
+            return posterior.predict(rows.X).to_units(units).score(units.inverse(rows.y))
+
+        return Scored(of(train), None if test is None else of(test))
+
+    return score
+
+
+def linearised(network: Network, w: Tensor, X: Tensor) -> tuple[Tensor, Tensor]:
+    """f (…, n, k) and all of J (…, n, k, d_w)."""
+    f, J = network.linearise(w, X)
+    return f, written_out(J)

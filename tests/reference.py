@@ -105,9 +105,10 @@ class Dense:
 
 
 def dense(case: Case) -> list[Dense]:
-    """One reference per replica, in order, in float64 whatever the case's dtype."""
+    """One reference per replica with Gaussian noise, in order, in float64 whatever the case's dtype."""
     tangent, hyper = case.tangent, case.hyper
-    d, k = tangent.J.shape[-1], tangent.J.shape[-2]
+    J = tangent.J.whole
+    d, k = J.shape[-1], J.shape[-2]
     groups = [column.nonzero().flatten().tolist() for column in hyper.prior.membership.mT]
     alpha = hyper.weight_precision.expand(*case.w.shape[:-1], d)
     beta = hyper.beta.expand(*case.w.shape[:-1], k)
@@ -118,8 +119,8 @@ def dense(case: Case) -> list[Dense]:
     arrays = zip(
         per_replica(tangent.w, 1),
         per_replica(tangent.f, 2),
-        per_replica(tangent.J, 3),
-        per_replica(tangent.y, 2),
+        per_replica(J, 3),
+        per_replica(case.rows.y.expand_as(tangent.f), 2),
         per_replica(alpha, 1),
         per_replica(beta, 1),
         strict=True,

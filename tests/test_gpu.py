@@ -7,15 +7,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from online_laplace.data import load_table
-from online_laplace.hyper.prior import initial_hyper
 from online_laplace.model.mlp import MLP
 from online_laplace.model.network import initial_weights
-from online_laplace.protocol.batch import batch
-from online_laplace.protocol.runner import run_procedure
-from online_laplace.protocol.specification import Specification
 from online_laplace.train.gauss_newton import GaussNewton
 from online_laplace.train.online import MEANS, Online
+from online_laplace.types import Rows
+from problems import make_model, table_splits
 
 pytestmark = [
     pytest.mark.gpu,
@@ -25,18 +22,15 @@ SPLITS = [0, 1, 2]
 
 
 def end_of(name: str, device: str, way: str, prior: str, steps: int) -> tuple[torch.Tensor, torch.Tensor]:
-    table = load_table(name)
-    spec = Specification(device=device, prior=prior)
-    data = batch(table, spec, SPLITS)
-    network = MLP(table.X.shape[1])
-    w = initial_weights(network, [spec.weight_seed(split) for split in SPLITS], spec.like())
-    if way == "gauss-newton":
-        procedure = GaussNewton(network, data.problem, MEANS["ol"])
-    else:
-        procedure = Online(network, data.problem, MEANS[way])
-    state = procedure.init(w, initial_hyper(network, w, prior=prior))
+    here = table_splits(name, len(SPLITS)).train
+    rows = Rows(here.X.to(device), here.y.to(device))
+    network = MLP(rows.X.shape[-1])
+    model = make_model(network, prior, like=rows.X)
+    w = initial_weights(network, SPLITS, rows.X)
+    procedure = GaussNewton(model, MEANS["ol"]) if way == "gauss-newton" else Online(model, MEANS[way])
+    state = procedure.init(w, model.initial_hyper(w), rows)
     for _ in range(steps):
-        state = procedure.step(state)
+        state = procedure.step(state, rows)
     return state.w.cpu(), torch.cat([state.hyper.alpha, state.hyper.beta], dim=-1).cpu()
 
 
@@ -55,6 +49,10 @@ def test_a_trajectory_on_the_gpu_is_the_one_on_the_cpu(name, way, prior, steps, 
 
 @pytest.mark.parametrize("procedure", ["ol", "offline", "retrain"])
 def test_a_record_of_the_gpu_is_the_one_of_the_cpu(procedure):
+    from online_laplace.data import load_table
+    from online_laplace.protocol.runner import run_procedure
+    from online_laplace.protocol.specification import Specification
+
     spec = Specification(steps=20, looks=2, retrain_rounds=2)
     table = load_table("yacht")
     here = run_procedure(table, procedure, SPLITS, spec).records

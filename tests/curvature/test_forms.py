@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 
-from online_laplace.curvature import FORMS, SpectralGGN, cheaper_form, curvature
-from online_laplace.errors import InputError, UnknownNameError
+from online_laplace.curvature import STRUCTURES, dual, exact, primal, spectral
+from online_laplace.curvature.exact import dual_is_cheaper
+from online_laplace.errors import InputError, UnknownNameError, known_name
 from online_laplace.hyper.mackay import at_mode, at_weights
-from online_laplace.hyper.prior import initial_hyper
+from online_laplace.model.jacobian import DenseJacobian
 from online_laplace.model.mlp import MLP
 from online_laplace.train.online import Online
-from problems import cases, make_case, normal, replica, yacht
+from problems import cases, linearised, make_case, make_model, normal, replica, yacht
 from reference import dense
+
+
+def unit_jacobian(w):
+    """Rows whose single output is one weight: (…, d_w, 1, d_w)."""
+    return torch.eye(w.shape[-1], dtype=w.dtype).unsqueeze(-2).expand(*w.shape, 1, -1)
+
 
 SURFACE = {
     "solve": lambda H, b, J: H.solve(b),
-    "logdet": lambda H, b, J: H.logdet(),
-    "diag_inverse": lambda H, b, J: H.diag_inverse(),
-    "variance": lambda H, b, J: H.variance(J),
+    "log_contraction": lambda H, b, J: H.log_contraction(),
+    "diagonal of the inverse": lambda H, b, J: H.covariance(unit_jacobian(b)),
     "covariance": lambda H, b, J: H.covariance(J),
+    "joint_covariance": lambda H, b, J: H.joint_covariance(J),
     "group_gamma": lambda H, b, J: H.group_gamma(),
-    "output_gamma": lambda H, b, J: H.output_gamma(),
+    "scale_gamma": lambda H, b, J: H.scale_gamma(),
 }
 
 
@@ -32,32 +41,47 @@ SURFACE = {
 def test_primal_dual_and_spectral_agree(quantity, case):
     b = normal(*case.w.shape, seed=1)
     X = normal(*case.w.shape[:-1], 4, case.network.d_in, seed=2)
-    J = case.network.linearise(case.w, X)[1]
-    primal, *others = (SURFACE[quantity](H, b, J) for H in case.precisions().values())
+    J = linearised(case.network, case.w, X)[1]
+    first, *others = (SURFACE[quantity](H, b, J) for H in case.precisions().values())
     for other in others:
-        torch.testing.assert_close(other, primal, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(other, first, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("quantity", SURFACE)
 @given(case=cases())
 def test_what_was_asked_before_does_not_matter(quantity, case):
     b = normal(*case.w.shape, seed=1)
-    J = case.tangent.J
+    J = case.tangent.J.whole
     for H, asked in zip(case.precisions().values(), case.precisions().values(), strict=True):
-        asked.diag_inverse(), asked.group_gamma(), asked.output_gamma()
+        asked.group_gamma(), asked.scale_gamma(), asked.covariance(J)
         for once in (SURFACE[quantity](asked, b, J), SURFACE[quantity](asked, b, J)):
             torch.testing.assert_close(once, SURFACE[quantity](H, b, J), rtol=1e-10, atol=1e-10)
 
 
-def trajectory(form, prior, hidden, mean, steps):
+@given(case=cases())
+def test_the_covariance_of_a_row_is_its_block_of_the_joint_covariance(case):
+    X = normal(*case.w.shape[:-1], 3, case.network.d_in, seed=2)
+    J = linearised(case.network, case.w, X)[1]
+    k = case.rows.targets
+    for H in case.precisions().values():
+        rows, joint = H.covariance(J), H.joint_covariance(J)
+        assert rows.shape == (*case.w.shape[:-1], 3, k, k)
+        assert joint.shape == (*case.w.shape[:-1], 3 * k, 3 * k)
+        for i in range(3):
+            block = joint[..., i * k : (i + 1) * k, i * k : (i + 1) * k]
+            torch.testing.assert_close(rows[..., i, :, :], block, rtol=1e-10, atol=1e-10)
+
+
+def trajectory(structure, prior, hidden, mean, steps):
     """α, β and w of a run on yacht, step by step: (steps, …) each."""
-    network, problem = MLP(6, (hidden,)), replica(yacht(1).train, 0)
-    w = network.init(0)
-    online = Online(network, problem, mean, form=form)
-    state = online.init(w, initial_hyper(network, w, prior=prior))
+    rows = replica(yacht(1).train, 0)
+    model = make_model(MLP(6, (hidden,)), prior, curvature=structure)
+    w = model.network.init(0)
+    online = Online(model, mean)
+    state = online.init(w, model.initial_hyper(w), rows)
     path = []
     for _ in range(steps):
-        state = online.step(state)
+        state = online.step(state, rows)
         path.append((state.hyper.alpha, state.hyper.beta, state.w))
     assert state.ending.running
     return [torch.stack(values) for values in zip(*path, strict=True)]
@@ -79,21 +103,21 @@ def trajectory(form, prior, hidden, mean, steps):
     ],
 )
 def test_the_hyperparameters_go_one_way_whatever_the_form(mean, prior, hidden, steps):
-    primal = trajectory("primal", prior, hidden, mean, steps)
-    assert (primal[0][-1] / primal[0][0]).log().abs().max() > 0.1  # they do go somewhere
-    for form in ("dual", "spectral") if prior == "scalar" else ("dual",):
-        for mine, theirs in zip(trajectory(form, prior, hidden, mean, steps), primal, strict=True):
+    path = trajectory(primal, prior, hidden, mean, steps)
+    assert (path[0][-1] / path[0][0]).log().abs().max() > 0.1  # they do go somewhere
+    for form in (dual, spectral) if prior == "scalar" else (dual,):
+        for mine, theirs in zip(trajectory(form, prior, hidden, mean, steps), path, strict=True):
             torch.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-12)
 
 
 def test_the_forms_agree_on_everything_that_a_pruned_group_leaves_determined():
     # a group on its way out has γ_g ≈ √ε, known to half the digits; its α matters as little
-    primal = trajectory("primal", "ard", 5, at_mode, 10)
-    dual = trajectory("dual", "ard", 5, at_mode, 10)
-    assert primal[0].max() > 1e8
-    torch.testing.assert_close(dual[0], primal[0], rtol=1e-6, atol=0)
-    torch.testing.assert_close(dual[1], primal[1], rtol=1e-9, atol=0)
-    torch.testing.assert_close(dual[2], primal[2], rtol=0, atol=1e-9)
+    one = trajectory(primal, "ard", 5, at_mode, 10)
+    other = trajectory(dual, "ard", 5, at_mode, 10)
+    assert one[0].max() > 1e8
+    torch.testing.assert_close(other[0], one[0], rtol=1e-6, atol=0)
+    torch.testing.assert_close(other[1], one[1], rtol=1e-9, atol=0)
+    torch.testing.assert_close(other[2], one[2], rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("n", [3, 20])
@@ -108,7 +132,7 @@ def test_the_forms_agree_on_everything_that_a_pruned_group_leaves_determined():
     ],
 )
 def test_samples_have_the_posterior_covariance(prior, per_output, form, n):
-    case = make_case(MLP(2, (2,), 2), n, replicas=(2,), prior=prior, beta_per_output=per_output)
+    case = make_case(MLP(2, (2,), 2), n, replicas=(2,), prior=prior, per_output=per_output)
     H = case.precisions()[form]
     draws = H.sample(40_000, torch.Generator().manual_seed(0)).numpy()
     assert draws.shape == (2, 40_000, case.network.d_w)
@@ -137,42 +161,44 @@ def test_samples_repeat_under_their_seed():
 
 
 def test_the_cheaper_form_has_the_smaller_matrix():
-    assert cheaper_form(residuals=1000, weights=100, groups=1) == "primal"
-    assert cheaper_form(residuals=100, weights=1000, groups=1) == "dual"
-    assert cheaper_form(residuals=100, weights=1000, groups=5) == "dual"
+    assert not dual_is_cheaper(residuals=1000, weights=100, groups=1)
+    assert dual_is_cheaper(residuals=100, weights=1000, groups=1)
+    assert dual_is_cheaper(residuals=100, weights=1000, groups=5)
 
 
 @pytest.mark.parametrize(("n", "kind"), [(3, "DualGGN"), (50, "PrimalGGN")])
 def test_the_default_is_the_cheaper_form(n, kind):
     case = make_case(MLP(2, (3,)), n)
-    assert type(curvature(case.tangent.J, case.hyper)).__name__ == kind
+    assert type(exact(case.tangent, case.hyper.prior)).__name__ == kind
 
 
-def test_an_unknown_form_is_refused_with_the_nearest_name():
-    case = make_case(MLP(1, ()), 3)
-    with pytest.raises(UnknownNameError, match="unknown curvature form 'spectal': did you mean 'spectral'"):
-        curvature(case.tangent.J, case.hyper, "spectal")
-    assert set(FORMS) == {"auto", "primal", "dual", "spectral"}
+def test_a_structure_is_known_by_its_name_and_another_is_refused_with_the_nearest():
+    assert set(STRUCTURES) == {"auto", "primal", "dual", "spectral", "diagonal"}
+    assert all(structure.name == name for name, structure in STRUCTURES.items())
+    assert [name for name, structure in STRUCTURES.items() if not structure.exact] == ["diagonal"]
+    with pytest.raises(UnknownNameError, match="unknown curvature 'spectal': did you mean 'spectral'"):
+        known_name("curvature", "spectal", STRUCTURES)
 
 
 @pytest.mark.parametrize(("prior", "per_output"), [("layerwise", False), ("scalar", True)])
 def test_the_spectral_form_refuses_more_than_one_alpha_or_beta(prior, per_output):
-    case = make_case(MLP(2, (2,), 2), 5, prior=prior, beta_per_output=per_output)
+    case = make_case(MLP(2, (2,), 2), 5, prior=prior, per_output=per_output)
     with pytest.raises(InputError, match="the spectral form needs one α and one β"):
-        SpectralGGN(case.tangent.J).at(case.hyper)
+        spectral(case.tangent, case.hyper.prior).at(case.hyper)
 
 
-@pytest.mark.parametrize("form", ["primal", "dual", "spectral"])
+@pytest.mark.parametrize("form", [primal, dual, spectral], ids=lambda form: form.name)
 @pytest.mark.parametrize("n", [4, 30])
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])
 def test_a_replica_without_a_factor_is_marked_and_leaves_the_others_untouched(form, n, poison):
     case = make_case(MLP(2, (2,)), n, replicas=(3,))
-    J = case.tangent.J.clone()
-    healthy = curvature(J, case.hyper, form).at(case.hyper)
+    tangent, prior = case.tangent, case.hyper.prior
+    J = tangent.J.whole.clone()
+    healthy = form(tangent, prior).at(case.hyper)
     J[1, 0, 0, 0] = poison
-    H = curvature(J, case.hyper, form).at(case.hyper)
+    H = form(replace(tangent, J=DenseJacobian(J)), prior).at(case.hyper)
     assert H.failed.tolist() == [False, True, False]
     b = normal(3, case.network.d_w, seed=1)
     others = torch.tensor([0, 2])
-    for read in (lambda P: P.solve(b), lambda P: P.logdet(), lambda P: P.group_gamma()):
+    for read in (lambda P: P.solve(b), lambda P: P.log_contraction(), lambda P: P.group_gamma()):
         assert torch.equal(read(H)[others], read(healthy)[others])

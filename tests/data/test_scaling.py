@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -60,3 +61,26 @@ def test_what_cannot_be_scaled_is_refused():
             Scaler.fit(column)
     with pytest.raises(InputError, match=r"2 columns expected, but the shape is \(3, 1\)"):
         Scaler.fit([[0.0, 0.0], [2.0, 4.0]]).transform(np.zeros((3, 1)))
+
+
+@given(matrices)
+def test_the_map_for_tensors_is_the_map_for_arrays(A):
+    scaler = Scaler.fit(A)
+    there = scaler.tensors(torch.empty(0, dtype=torch.float64))
+    assert there.mean.shape == there.std.shape == (1, A.shape[1])
+    scaled = there.transform(torch.from_numpy(A))
+    assert np.array_equal(scaled, scaler.transform(A))
+    assert np.array_equal(there.inverse(scaled), scaler.inverse(scaler.transform(A)))
+    # replicas of rows broadcast against one row of columns
+    many = torch.from_numpy(np.stack([A, A + 1]))
+    assert np.array_equal(there.transform(many)[1], scaler.transform(A + 1))
+
+
+def test_the_map_for_tensors_has_their_dtype_and_a_life_of_its_own():
+    scaler = Scaler.fit([1.0, 2.0, 3.0])
+    there = scaler.tensors(torch.empty(0, dtype=torch.float32))
+    assert there.mean.dtype == there.std.dtype == torch.float32
+    assert there.mean.shape == there.std.shape == (1, 1)
+    double = scaler.tensors(torch.empty(0, dtype=torch.float64))
+    double.mean.zero_()
+    assert scaler.mean == 2

@@ -8,18 +8,21 @@ import pytest
 import torch
 from torch import nn
 
+from online_laplace.curvature import exact
 from online_laplace.errors import InputError, UnknownNameError
-from online_laplace.hyper.prior import group_prior, initial_hyper, weight_labels
+from online_laplace.likelihood import Gaussian, VaryingGaussian
 from online_laplace.model.mlp import MLP
+from online_laplace.model.model import Model
 from online_laplace.model.module import ModuleNetwork
-from problems import normal
+from online_laplace.model.prior import group_prior, network_prior, weight_labels
+from problems import make_model, normal
 
 NETWORK = MLP(3, (2,), 1)
 W = NETWORK.init(0)
 
 
 def test_a_scalar_prior_has_one_group():
-    hyper = initial_hyper(NETWORK, W, alpha=2.0, beta=3.0)
+    hyper = make_model(NETWORK).initial_hyper(W, alpha=2.0, beta=3.0)
     assert hyper.prior.names == ("all",)
     assert hyper.prior.sizes.tolist() == [NETWORK.d_w]
     assert hyper.alpha.tolist() == [2.0] and hyper.beta.tolist() == [3.0]
@@ -27,13 +30,13 @@ def test_a_scalar_prior_has_one_group():
 
 
 def test_a_layerwise_prior_has_one_group_per_tensor():
-    prior = initial_hyper(NETWORK, W, prior="layerwise").prior
+    prior = network_prior(NETWORK, "layerwise", W)
     assert prior.names == ("layer 0.weight", "layer 0.bias", "layer 1.weight", "layer 1.bias")
     assert prior.sizes.tolist() == [6, 2, 2, 1]
 
 
 def test_an_ard_prior_has_one_group_per_input_and_one_per_remaining_tensor():
-    hyper = initial_hyper(NETWORK, W, prior="ard")
+    hyper = make_model(NETWORK, "ard").initial_hyper(W)
     assert hyper.prior.names[:3] == ("input 0", "input 1", "input 2")
     assert hyper.prior.names[3:] == ("layer 0.bias", "layer 1.weight", "layer 1.bias")
     assert hyper.prior.sizes.tolist() == [2, 2, 2, 2, 2, 1]
@@ -45,7 +48,7 @@ def test_an_ard_prior_has_one_group_per_input_and_one_per_remaining_tensor():
 
 @pytest.mark.parametrize("prior", ["scalar", "layerwise", "ard"])
 def test_sums_within_groups_and_values_per_weight_are_adjoint(prior):
-    groups = initial_hyper(NETWORK, W, prior=prior).prior
+    groups = network_prior(NETWORK, prior, W)
     alpha, values = normal(4, len(groups), seed=0), normal(4, NETWORK.d_w, seed=1)
     left = (groups.expand(alpha) * values).sum(-1)
     torch.testing.assert_close(left, (alpha * groups.sum(values)).sum(-1))
@@ -53,7 +56,7 @@ def test_sums_within_groups_and_values_per_weight_are_adjoint(prior):
 
 def test_any_grouping_can_be_given_weight_by_weight():
     labels = ["odd" if i % 2 else "even" for i in range(NETWORK.d_w)]
-    hyper = initial_hyper(NETWORK, W, prior=labels)
+    hyper = make_model(NETWORK, labels).initial_hyper(W)
     assert hyper.prior.names == ("even", "odd")
     values = torch.arange(NETWORK.d_w, dtype=torch.float64)
     assert hyper.prior.sum(values).tolist() == [values[::2].sum(), values[1::2].sum()]
@@ -62,7 +65,7 @@ def test_any_grouping_can_be_given_weight_by_weight():
 def test_hyperparameters_have_the_shape_of_the_replicas():
     network = MLP(3, (2,), 4)
     w = normal(5, 2, network.d_w, seed=0).float()
-    hyper = initial_hyper(network, w, prior="ard", beta_per_output=True)
+    hyper = make_model(network, "ard", per_output=True, like=w).initial_hyper(w)
     assert hyper.alpha.shape == (5, 2, 6) and hyper.beta.shape == (5, 2, 4)
     assert hyper.alpha.dtype == hyper.prior.membership.dtype == torch.float32
     assert not hyper.scalar
@@ -72,17 +75,17 @@ def test_hyperparameters_have_the_shape_of_the_replicas():
 @pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
 def test_an_initial_precision_that_is_not_positive_and_finite_is_refused(name, value):
     with pytest.raises(InputError, match=f"initial {name} must be a positive, finite precision, not"):
-        initial_hyper(NETWORK, W, **{name: value})
+        make_model(NETWORK).initial_hyper(W, **{name: value})
 
 
 def test_a_grouping_of_the_wrong_length_is_refused():
     with pytest.raises(InputError, match=f"the grouping has 3 labels for {NETWORK.d_w} weights"):
-        initial_hyper(NETWORK, W, prior=["a", "b", "c"])
+        network_prior(NETWORK, ["a", "b", "c"], W)
 
 
 def test_an_unknown_structure_is_refused_with_the_nearest_name():
     with pytest.raises(UnknownNameError, match="unknown prior 'layerwize': did you mean 'layerwise'"):
-        initial_hyper(NETWORK, W, prior="layerwize")
+        network_prior(NETWORK, "layerwize", W)
 
 
 def test_a_prior_over_nothing_is_refused():
@@ -94,3 +97,22 @@ def test_ard_needs_a_first_matrix():
     network = ModuleNetwork(nn.Sequential(nn.Conv1d(1, 2, 3), nn.Flatten()), 2)
     with pytest.raises(InputError, match=r"the ard prior needs a first tensor of shape \(units, inputs\)"):
         weight_labels(network, "ard")
+
+
+def test_a_prior_of_another_network_is_refused():
+    other = MLP(2, (2,), 1)
+    with pytest.raises(
+        InputError, match=f"the prior governs {other.d_w} weights, but the network has {NETWORK.d_w}"
+    ):
+        Model(NETWORK, Gaussian(), network_prior(other, "scalar", W), exact)
+
+
+def test_a_likelihood_that_needs_other_outputs_is_refused():
+    with pytest.raises(InputError, match="the likelihood needs 2 outputs, but the network has 1"):
+        Model(NETWORK, VaryingGaussian(), network_prior(NETWORK, "scalar", W), exact)
+
+
+def test_a_precision_that_is_not_learnt_starts_and_stays_at_one():
+    model = make_model(MLP(3, (2,), 2), likelihood=VaryingGaussian())
+    w = model.network.init(0)
+    assert model.initial_hyper(w, alpha=2.0, beta=3.0).beta.tolist() == [1.0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,12 +11,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from online_laplace.curvature import dual, exact, primal
 from online_laplace.hyper.mackay import at_weights
-from online_laplace.hyper.prior import initial_hyper
 from online_laplace.model.mlp import MLP
 from online_laplace.train.gauss_newton import LARGEST_BEND, PROBE, ROUNDING, GaussNewton
 from online_laplace.train.online import MEANS
-from problems import Case, cases, make_case, replica, ridges, wave
+from problems import Case, cases, make_case, make_model, replica, ridges, wave
 from reference import dense
 
 NETWORK = MLP(2, (4,))
@@ -26,11 +27,11 @@ def weights(network, count):
     return torch.stack([network.init(seed) for seed in range(count)])
 
 
-def walk(newton, w, hyper, steps):
+def walk(newton, w, hyper, rows, steps):
     """The states before the first step and after each."""
-    states = [newton.init(w, hyper)]
+    states = [newton.init(w, hyper, rows)]
     for _ in range(steps):
-        states.append(newton.step(states[-1]))
+        states.append(newton.step(states[-1], rows))
     return states
 
 
@@ -40,7 +41,7 @@ def proposed_weights(case, damping):
     damped = np.linalg.inv(there.H + damping * np.eye(len(there.w)))
     gradient = there.alpha * there.w - there.flat.T @ (there.noise * (there.y - there.f).reshape(-1))
     straight = -damped @ gradient
-    ahead = case.network.forward(case.w + PROBE * torch.from_numpy(straight), case.problem.X)
+    ahead = case.network.forward(case.w + PROBE * torch.from_numpy(straight), case.rows.X)
     rise = ahead.numpy().reshape(-1) - there.f.reshape(-1)
     second = 2 / PROBE * (rise / PROBE - there.flat @ straight)
     bend = -0.5 * damped @ there.flat.T @ (there.noise * second)
@@ -67,15 +68,14 @@ def updated(case, procedure):
 def test_an_accepted_step_is_damped_newton_bent_then_linearise_then_update(
     prior, per_output, procedure, updates
 ):
-    network, problem = MLP(2, (2,), 2), ridges(outputs=2)
-    w = network.init(3)
-    hyper = initial_hyper(network, w, prior=prior, beta_per_output=per_output)
-    newton = GaussNewton(network, problem, MEANS[procedure], updates=updates)
-    state, taken = newton.init(w, hyper), 0
+    model, rows = make_model(MLP(2, (2,), 2), prior, per_output=per_output), ridges(outputs=2)
+    w = model.network.init(3)
+    newton = GaussNewton(model, MEANS[procedure], updates=updates)
+    state, taken = newton.init(w, model.initial_hyper(w), rows), 0
     for _ in range(10):
         before = state
-        state = newton.step(before)
-        case = Case(network, problem, before.w, before.hyper)
+        state = newton.step(before, rows)
+        case = Case(model, rows, before.w, before.hyper)
         proposed, _ = proposed_weights(case, before.damping.item())
         if torch.equal(state.w, before.w):
             continue
@@ -83,21 +83,21 @@ def test_an_accepted_step_is_damped_newton_bent_then_linearise_then_update(
         np.testing.assert_allclose(state.w, proposed, rtol=1e-8, atol=1e-10)
         expected = before.hyper
         for _ in range(updates):
-            expected = updated(Case(network, problem, state.w, expected), procedure)
+            expected = updated(Case(model, rows, state.w, expected), procedure)
         torch.testing.assert_close(state.hyper.alpha, expected.alpha, rtol=1e-7, atol=0)
         torch.testing.assert_close(state.hyper.beta, expected.beta, rtol=1e-7, atol=0)
     assert taken >= 5
 
 
 def test_more_updates_a_step_come_closer_to_the_hyperparameters_of_highest_evidence():
-    network, problem = MLP(2, (2,)), ridges()
-    w = network.init(3)
-    hyper = initial_hyper(network, w)
+    model, rows = make_model(MLP(2, (2,))), ridges()
+    w = model.network.init(3)
+    hyper = model.initial_hyper(w)
 
     def left_to_go(updates):
-        newton = GaussNewton(network, problem, at_weights, updates=updates)
-        state = newton.step(newton.init(w, hyper))
-        again = updated(Case(network, problem, state.w, state.hyper), "ol")
+        newton = GaussNewton(model, at_weights, updates=updates)
+        state = newton.step(newton.init(w, hyper, rows), rows)
+        again = updated(Case(model, rows, state.w, state.hyper), "ol")
         return (again.beta / state.hyper.beta).log().abs().item()
 
     assert left_to_go(1) > 3 * left_to_go(3) > 9 * left_to_go(6)
@@ -107,17 +107,17 @@ def test_more_updates_a_step_come_closer_to_the_hyperparameters_of_highest_evide
 FORWARD_TWICE = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 
 
-def bend_of(case, damping, form="primal"):
+def bend_of(case, damping, form=primal):
     """The bend that is taken, and the exact second-order term it stands for."""
-    newton = GaussNewton(case.network, case.problem, at_weights, form)
-    state = newton.init(case.w, case.hyper)
+    newton = GaussNewton(replace(case.model, curvature=form), at_weights)
+    state = newton.init(case.w, case.hyper, case.rows)
     damped = case.hyper.with_values(case.hyper.alpha + damping, case.hyper.beta)
     H = state.ggn.at(damped)
     straight = H.newton_step(state.tangent, case.hyper)
-    taken = newton._bend(state.tangent, case.hyper, H, straight)
+    taken = newton._bend(state.tangent, case.rows, case.hyper, H, straight)
 
     def outputs(w):
-        return case.network.forward(w, case.problem.X)
+        return case.network.forward(w, case.rows.X)
 
     def slope(w):
         return torch.func.jvp(outputs, (w,), (straight,))[1]
@@ -128,11 +128,11 @@ def bend_of(case, damping, form="primal"):
 
 
 @FORWARD_TWICE
-@pytest.mark.parametrize("form", ["primal", "dual"])
+@pytest.mark.parametrize("form", [primal, dual], ids=lambda form: form.name)
 @given(seed=st.integers(0, 2**20), outputs=st.integers(1, 2))
 def test_the_bend_is_the_second_derivative_along_the_step(form, seed, outputs):
     network = MLP(2, (3,), outputs)
-    case = make_case(network, 12, replicas=(2,), prior="layerwise", beta_per_output=True, seed=seed)
+    case = make_case(network, 12, replicas=(2,), prior="layerwise", per_output=True, seed=seed)
     errors = []
     for damping in (1e3, 1e5):
         straight, taken, exact = bend_of(case, damping, form)
@@ -155,11 +155,11 @@ def test_a_linear_model_has_no_bend(seed, bias):
 
 @given(case=cases())
 def test_a_bend_that_is_not_small_beside_the_step_is_not_taken(case):
-    newton = GaussNewton(case.network, case.problem, at_weights)
-    state = newton.init(case.w, case.hyper)
+    newton = GaussNewton(case.model, at_weights)
+    state = newton.init(case.w, case.hyper, case.rows)
     H = state.ggn.at(case.hyper)
     straight = H.newton_step(state.tangent, case.hyper)
-    taken = newton._bend(state.tangent, case.hyper, H, straight).norm(dim=-1)
+    taken = newton._bend(state.tangent, case.rows, case.hyper, H, straight).norm(dim=-1)
     assert (taken <= LARGEST_BEND * straight.norm(dim=-1)).all()
 
 
@@ -175,11 +175,11 @@ def test_some_bends_are_taken_and_some_are_not():
     assert (taken[large] == 0).all()
 
 
-def exact_loss(problem, w, hyper):
+def exact_loss(rows, w, hyper):
     """ℓ_f of a tanh network with one hidden layer of NETWORK's size, in extended precision: one replica."""
     X, y, w, alpha, beta = (
         values.numpy().astype(np.longdouble)
-        for values in (problem.X, problem.y, w, hyper.alpha @ hyper.prior.membership.mT, hyper.beta)
+        for values in (rows.X, rows.y, w, hyper.alpha @ hyper.prior.membership.mT, hyper.beta)
     )
     units = NETWORK.hidden[0]
     first, bias = w[: 2 * units].reshape(units, 2), w[2 * units : 3 * units]
@@ -191,14 +191,14 @@ def one_of(hyper, r):
     return hyper.with_values(hyper.alpha[r], hyper.beta[r])
 
 
-@pytest.mark.parametrize("form", ["primal", "dual"])
+@pytest.mark.parametrize("form", [primal, dual], ids=lambda form: form.name)
 @pytest.mark.parametrize("prior", ["scalar", "layerwise", "ard"])
 @pytest.mark.parametrize("procedure", MEANS)
 def test_no_accepted_step_raises_the_loss_and_no_refused_one_leaves_a_trace(procedure, prior, form):
-    problem = wave(25, replicas=(3,))
+    rows = wave(25, replicas=(3,))
     w = weights(NETWORK, 3)
-    newton = GaussNewton(NETWORK, problem, MEANS[procedure], form)
-    states = walk(newton, w, initial_hyper(NETWORK, w, prior=prior), 60)
+    model = make_model(NETWORK, prior, curvature=form)
+    states = walk(GaussNewton(model, MEANS[procedure]), w, model.initial_hyper(w), rows, 60)
     accepted = refused = both = 0
     for before, after in pairwise(states):
         assert after.ending.running.all()
@@ -215,7 +215,7 @@ def test_no_accepted_step_raises_the_loss_and_no_refused_one_leaves_a_trace(proc
             accepted += 1
             assert after.growth[r] == 2
             assert before.damping[r] / 3 * (1 - 1e-15) <= after.damping[r] <= 2 * before.damping[r]
-            there = replica(problem, r)
+            there = replica(rows, r)
             hyper = one_of(before.hyper, r)  # that which the step was taken under
             start, end = exact_loss(there, before.w[r], hyper), exact_loss(there, after.w[r], hyper)
             assert end - start <= ROUNDING * np.finfo(np.float64).eps * start
@@ -223,21 +223,22 @@ def test_no_accepted_step_raises_the_loss_and_no_refused_one_leaves_a_trace(proc
     assert accepted > 60 and refused > 5 and both > 3
 
 
-@pytest.mark.parametrize("form", ["primal", "dual"])
+@pytest.mark.parametrize("form", [primal, dual], ids=lambda form: form.name)
 def test_the_damping_follows_the_gain_of_each_replica(form):
-    problem = wave(25, replicas=(3,))
+    rows = wave(25, replicas=(3,))
     w = weights(NETWORK, 3)
-    states = walk(GaussNewton(NETWORK, problem, at_weights, form), w, initial_hyper(NETWORK, w), 40)
+    model = make_model(NETWORK, curvature=form)
+    states = walk(GaussNewton(model, at_weights), w, model.initial_hyper(w), rows, 40)
     gains = []
     for before, after in pairwise(states):
         for r in range(3):
-            there, hyper, damping = replica(problem, r), one_of(before.hyper, r), before.damping[r].item()
-            proposed, straight = proposed_weights(Case(NETWORK, there, before.w[r], hyper), damping)
+            there, hyper, damping = replica(rows, r), one_of(before.hyper, r), before.damping[r].item()
+            proposed, straight = proposed_weights(Case(model, there, before.w[r], hyper), damping)
             start = exact_loss(there, before.w[r], hyper)
             fall = start - exact_loss(there, torch.from_numpy(proposed), hyper)
             # what the tangent model predicts for the straight step: ℓ_h(w) − ℓ_h(w + s)
-            (model,) = dense(Case(NETWORK, there, before.w[r], hyper))
-            predicted = model.log_joint(model.w + straight) - model.log_joint(model.w)
+            (linear,) = dense(Case(model, there, before.w[r], hyper))
+            predicted = linear.log_joint(linear.w + straight) - linear.log_joint(linear.w)
             if predicted < 1e-8 * start:
                 continue
             gain = float(fall / predicted)
@@ -254,22 +255,23 @@ def test_the_damping_follows_the_gain_of_each_replica(form):
 def test_steps_that_go_as_predicted_shrink_the_damping_threefold():
     # of a linear model at fixed hyperparameters the tangent is the whole truth
     case = make_case(MLP(2, (), 1), 20, replicas=(2,))
-    state = GaussNewton(case.network, case.problem, at_weights).init(case.w, case.hyper)
-    after = GaussNewton(case.network, case.problem, at_weights).step(state)
+    state = GaussNewton(case.model, at_weights).init(case.w, case.hyper, case.rows)
+    after = GaussNewton(case.model, at_weights).step(state, case.rows)
     torch.testing.assert_close(after.damping, state.damping / 3, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("damping", [1e-3, 1.0, 1e3])
 def test_the_first_damping_is_the_callers(damping):
     case = make_case(NETWORK, 20, replicas=(2,))
-    state = GaussNewton(NETWORK, case.problem, at_weights, initial_damping=damping).init(case.w, case.hyper)
+    newton = GaussNewton(case.model, at_weights, initial_damping=damping)
+    state = newton.init(case.w, case.hyper, case.rows)
     assert (state.damping == damping).all() and state.damping.shape == (2,)
 
 
 def test_a_refused_step_reuses_the_curvature_it_has():
-    newton = GaussNewton(NETWORK, replica(wave(30, replicas=(3,)), 0), at_weights)
+    model, rows = make_model(NETWORK, curvature=exact), replica(wave(30, replicas=(3,)), 0)
     w = NETWORK.init(0)
-    states = walk(newton, w, initial_hyper(NETWORK, w), 30)
+    states = walk(GaussNewton(model, at_weights), w, model.initial_hyper(w), rows, 30)
     refused = 0
     for before, after in pairwise(states):
         if torch.equal(before.w, after.w):

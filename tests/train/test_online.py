@@ -7,23 +7,24 @@ import pytest
 import torch
 
 from online_laplace.hyper.mackay import at_mode, at_weights
-from online_laplace.hyper.prior import initial_hyper
 from online_laplace.model.mlp import MLP
 from online_laplace.model.network import initial_weights
 from online_laplace.train.adam import Adam
 from online_laplace.train.online import MEANS, Online
-from problems import Case, make_case, replica, yacht
+from problems import Case, make_case, make_model, replica, yacht
 from reference import dense
 
 NETWORK = MLP(6, (50,))
 
 
-def trajectory(online, w, steps, prior="scalar"):
+def trajectory(procedure, rows, w, steps, prior="scalar"):
     """α, β and w after each step: (steps, …)."""
-    state = online.init(w, initial_hyper(online.network, w, prior=prior))
+    model = make_model(NETWORK, prior)
+    online = Online(model, MEANS[procedure])
+    state = online.init(w, model.initial_hyper(w), rows)
     path = []
     for _ in range(steps):
-        state = online.step(state)
+        state = online.step(state, rows)
         path.append((state.hyper.alpha, state.hyper.beta, state.w))
     return [torch.stack(values) for values in zip(*path, strict=True)]
 
@@ -33,9 +34,9 @@ def trajectory(online, w, steps, prior="scalar"):
     ("prior", "per_output"), [("scalar", False), ("scalar", True), ("layerwise", False), ("ard", True)]
 )
 def test_a_step_is_adam_then_linearise_then_factorise_then_update(procedure, prior, per_output):
-    case = make_case(MLP(2, (3,), 2), 25, prior=prior, beta_per_output=per_output)
-    online = Online(case.network, case.problem, MEANS[procedure])
-    state = online.init(case.w, case.hyper)
+    case = make_case(MLP(2, (3,), 2), 25, prior=prior, per_output=per_output)
+    online = Online(case.model, MEANS[procedure])
+    state = online.init(case.w, case.hyper, case.rows)
     w, hyper = case.w, case.hyper
     leaf = w.clone().requires_grad_()
     optimiser = torch.optim.Adam([leaf], lr=0.01)
@@ -43,13 +44,13 @@ def test_a_step_is_adam_then_linearise_then_factorise_then_update(procedure, pri
     for _ in range(5):
         # Adam on ℓ_f at the current (α, β), by autograd and torch's own optimiser
         optimiser.zero_grad()
-        residual = case.problem.y - case.network.forward(leaf, case.problem.X)
+        residual = case.rows.y - case.network.forward(leaf, case.rows.X)
         misfit = (hyper.beta * residual.square()).sum()
         (0.5 * misfit + 0.5 * (hyper.weight_precision * leaf.square()).sum()).backward()
         optimiser.step()
         scheduler.step()
         # then everything else at the new weights and the old (α, β), densely
-        (there,) = dense(Case(case.network, case.problem, leaf.detach().clone(), hyper))
+        (there,) = dense(Case(case.model, case.rows, leaf.detach().clone(), hyper))
         mu = there.w if procedure == "ol" else there.v_star
         alpha = [
             gamma / sum(mu[j] ** 2 for j in group)
@@ -60,7 +61,7 @@ def test_a_step_is_adam_then_linearise_then_factorise_then_update(procedure, pri
         beta = left / squares if per_output else [left.sum() / squares.sum()]
         hyper = hyper.with_values(torch.tensor(np.array(alpha)), torch.tensor(np.array(beta)))
 
-        state = online.step(state)
+        state = online.step(state, case.rows)
         torch.testing.assert_close(state.w, leaf.detach(), rtol=1e-10, atol=1e-12)
         torch.testing.assert_close(state.hyper.alpha, hyper.alpha, rtol=1e-8, atol=0)
         torch.testing.assert_close(state.hyper.beta, hyper.beta, rtol=1e-8, atol=0)
@@ -75,12 +76,12 @@ def test_online_laplace_updates_at_the_weights_and_the_linear_model_at_its_mode(
     ("procedure", "prior", "steps"), [("ol", "scalar", 100), ("ol", "ard", 30), ("lm", "scalar", 10)]
 )
 def test_ten_replicas_in_one_batch_are_ten_runs(procedure, prior, steps):
-    problem = yacht(10).train
-    w = initial_weights(NETWORK, list(range(10)), problem.X)
-    together = trajectory(Online(NETWORK, problem, MEANS[procedure]), w, steps, prior)
+    rows = yacht(10).train
+    w = initial_weights(NETWORK, list(range(10)), rows.X)
+    together = trajectory(procedure, rows, w, steps, prior)
     assert together[0].isfinite().all()
     for r in range(10):
-        alone = trajectory(Online(NETWORK, replica(problem, r), MEANS[procedure]), w[r], steps, prior)
+        alone = trajectory(procedure, replica(rows, r), w[r], steps, prior)
         for batched, single in zip(together, alone, strict=True):
             torch.testing.assert_close(batched[:, r], single, rtol=1e-8, atol=1e-8)
     # the replicas are not copies of one another
@@ -89,11 +90,11 @@ def test_ten_replicas_in_one_batch_are_ten_runs(procedure, prior, steps):
 
 @pytest.mark.parametrize("procedure", ["ol", "lm"])
 def test_the_same_seed_gives_the_same_numbers_bit_for_bit(procedure):
-    problem = yacht(2).train
+    rows = yacht(2).train
 
     def once():
-        w = initial_weights(NETWORK, [3, 4], problem.X)
-        return trajectory(Online(NETWORK, problem, MEANS[procedure]), w, 25)
+        w = initial_weights(NETWORK, [3, 4], rows.X)
+        return trajectory(procedure, rows, w, 25)
 
     for first, second in zip(once(), once(), strict=True):
         assert first.isfinite().all()
@@ -110,7 +111,7 @@ def threads():
 
 @pytest.mark.parametrize("procedure", ["ol", "lm"])
 def test_thread_counts_agree_over_the_first_steps(procedure, threads):
-    problem = replica(yacht(1).train, 0)
+    rows = replica(yacht(1).train, 0)
     w = NETWORK.init(0)
     # LM drives β/α, and so the condition of H, to 10⁷ within 20 steps: rounding shows earlier
     steps = 50 if procedure == "ol" else 12
@@ -118,14 +119,14 @@ def test_thread_counts_agree_over_the_first_steps(procedure, threads):
     for count in (1, 2):
         threads(count)
         assert torch.get_num_threads() == count
-        paths.append(trajectory(Online(NETWORK, problem, MEANS[procedure]), w, steps))
+        paths.append(trajectory(procedure, rows, w, steps))
     for one, two in zip(*paths, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-9, atol=1e-9)
 
 
 def test_a_rate_of_zero_leaves_the_weights_to_mackay():
     case = make_case(MLP(2, (3,)), 40, log_range=0.0)
-    online = Online(case.network, case.problem, at_weights, Adam(lr=0.0))
-    state = online.step(online.init(case.w, case.hyper))
+    online = Online(case.model, at_weights, Adam(lr=0.0))
+    state = online.step(online.init(case.w, case.hyper, case.rows), case.rows)
     assert torch.equal(state.w, case.w)
     assert state.hyper.beta != case.hyper.beta

@@ -34,9 +34,8 @@ class Gaussian:
         return Local(y - f)
 
     def fall(self, f: Tensor, f_new: Tensor, y: Tensor) -> Tensor:
-        """½ (r − r')(r + r'): near a mode the two losses agree to the last digit."""
-        before, after = y - f, y - f_new
-        return 0.5 * by_scale((before - after) * (before + after), self.scales)
+        """½ (f' − f)(r + r'): the step itself, since r − r' would have lost the digits that y takes up."""
+        return 0.5 * by_scale((f_new - f) * ((y - f) + (y - f_new)), self.scales)
 
     def log_normaliser(self, beta: Tensor, n: Count) -> Tensor:
         """½ Σ log(β / 2π), a term a residual."""

@@ -41,9 +41,11 @@ class VaryingGaussian:
         return Local(z, torch.diag_embed(root), loss)
 
     def fall(self, f: Tensor, f_new: Tensor, y: Tensor) -> Tensor:
-        """½ Σ (r − r')(r + r') + s − s'."""
-        (r, s), (r_new, s_new) = self._standardised(f, y), self._standardised(f_new, y)
-        return 0.5 * ((r - r_new) * (r + r_new) + (s - s_new)).sum((-2, -1)).unsqueeze(-1)
+        """½ Σ (r − r')(r + r') + s − s', where r − r' = (μ' − μ)/σ' − r (σ/σ' − 1) from the steps alone."""
+        (r, _), (r_new, s_new) = self._standardised(f, y), self._standardised(f_new, y)
+        of_mean, of_s = (f_new - f).split(self.targets, dim=-1)
+        change = of_mean * (-0.5 * s_new).exp() - r * (-0.5 * of_s).expm1()
+        return 0.5 * (change * (r + r_new) - of_s).sum((-2, -1)).unsqueeze(-1)
 
     def log_normaliser(self, beta: Tensor, n: Count) -> Tensor:
         return torch.zeros_like(beta[..., 0])

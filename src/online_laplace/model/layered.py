@@ -12,9 +12,8 @@ from torch import Tensor
 from online_laplace.model.jacobian import Block, DenseJacobian
 from online_laplace.model.network import TensorSlot
 
-
-# Bytes. Up to here one product with J, near the processor, is faster than several with its factors. The choice
-# follows from the size alone, so that the last bits of a product do not depend on what was asked before.
+# Bytes. Up to here one product with J, near the processor, is faster than several with its factors. The
+# choice follows from the size alone, so that the last bits of a product do not depend on what was asked.
 SMALL = 2**25
 
 

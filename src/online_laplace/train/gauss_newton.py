@@ -86,7 +86,7 @@ class GaussNewton:
         proposal = self._propose(state, rows)
         step = state.step + 1
         ending = state.ending.curvature_failed(proposal.failed, step)
-        ending = ending.check(step, proposal.straight, state.hyper)
+        ending = ending.check(step, proposal.straight, state.hyper, misfit=state.tangent.misfit)
         running = ending.running
         accepted = running & (proposal.gain > 0)
         state = replace(_adapt(state, running, proposal.gain), step=step, ending=ending)

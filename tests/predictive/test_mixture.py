@@ -12,18 +12,19 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import kstest, norm
 
+from online_laplace.data.scaling import Affine
 from online_laplace.errors import InputError
 from online_laplace.model.mlp import MLP
-from online_laplace.posterior.metrics import score
-from online_laplace.posterior.mixture import Mixture, predict_mixture
-from online_laplace.posterior.predictive import Posterior, Predictive, Units
-from online_laplace.types import Components
+from online_laplace.posterior.posterior import Posterior
+from online_laplace.predictive.gaussian import GaussianPredictive
+from online_laplace.predictive.metrics import score
+from online_laplace.predictive.mixture import Mixture
 from problems import cases, make_case, normal
 
 
 def gaussians(*shape, seed=0, apart=2.0):
     """Components (…, c, m, k) with noise (…, c, 1, k)."""
-    return Predictive(
+    return GaussianPredictive(
         apart * normal(*shape, seed=seed),
         normal(*shape, seed=seed + 1).exp(),
         normal(*shape[:-2], 1, shape[-1], seed=seed + 2).exp(),
@@ -192,7 +193,7 @@ def test_crps_is_that_of_a_million_pairs():
 @given(seed=st.integers(0, 2**20), level=st.floats(0.001, 0.999), y=st.floats(-8, 8))
 def test_one_component_is_a_gaussian(seed, level, y):
     components = gaussians(2, 1, 3, 2, seed=seed)
-    gaussian = Predictive(
+    gaussian = GaussianPredictive(
         *(part.squeeze(-3) for part in (components.mean, components.function_variance)),
         components.noise_variance.squeeze(-3),
     )
@@ -229,7 +230,7 @@ def test_evidence_of_another_shape_than_the_members_is_refused(shape):
 @given(mixture=mixtures(), level=st.floats(0.01, 0.99))
 def test_changing_units_shifts_and_scales(mixture, level):
     replicas = mixture.mean.shape[:-2]
-    units = Units(5 * normal(*replicas, 1, 2, seed=1), normal(*replicas, 1, 2, seed=2).exp())
+    units = Affine(5 * normal(*replicas, 1, 2, seed=1), normal(*replicas, 1, 2, seed=2).exp())
     there = mixture.to_units(units)
 
     def moved(y):
@@ -260,25 +261,20 @@ def test_changing_units_shifts_and_scales(mixture, level):
 
 @given(case=cases(), count=st.integers(1, 3))
 def test_the_networks_of_a_mixture_predict_each_with_its_own_posterior(case, count):
-    prior, replicas = case.hyper.prior, case.w.shape[:-1]
+    replicas = case.w.shape[:-1]
     X = normal(*replicas, 4, case.network.d_in, seed=7)
     members = [
         (case.w + 0.3 * c, case.hyper.with_values(case.hyper.alpha * (c + 1), case.hyper.beta / (c + 1)))
         for c in range(count)
     ]
-    components = Components(
-        torch.stack([w for w, _ in members], dim=-2),
-        torch.stack([hyper.alpha for _, hyper in members], dim=-2),
-        torch.stack([hyper.beta for _, hyper in members], dim=-2),
-    )
     log_evidence = normal(*replicas, count, seed=8)
-    equal = predict_mixture(case.network, components, prior, case.problem, X)
-    weighted = predict_mixture(case.network, components, prior, case.problem, X, log_evidence)
-    assert equal.mean.shape == (*replicas, 4, case.problem.k)
+    alone = [Posterior.of(case.model, w, hyper, case.rows).predict(X) for w, hyper in members]
+    components = GaussianPredictive.stack(iter(alone), count)
+    equal, weighted = Mixture.equal(components), Mixture.by_evidence(components, log_evidence)
+    assert equal.mean.shape == (*replicas, 4, case.rows.targets)
     assert (equal.weights == 1 / count).all()
     assert torch.equal(weighted.weights, torch.softmax(log_evidence, -1))
     y = normal(*equal.mean.shape, seed=9)
-    alone = [Posterior.of(case.network, w, case.problem, hyper).predict(X) for w, hyper in members]
     densities = torch.stack([one.log_density(y) for one in alone]).exp()
     torch.testing.assert_close(equal.log_density(y).exp(), densities.mean(0))
     for c, one in enumerate(alone):
@@ -290,8 +286,9 @@ def test_the_networks_of_a_mixture_predict_each_with_its_own_posterior(case, cou
 def test_scores_of_a_mixture_are_of_the_mixture_and_not_an_average_of_scores():
     case = make_case(MLP(1, (2,)), 8)
     components = gaussians(3, 6, 1, apart=3.0)
-    mixture, y = Mixture.equal(components), case.problem.y[:6]
+    mixture, y = Mixture.equal(components), case.rows.y[:6]
     scores = score(mixture, y)
+    assert scores == mixture.score(y)
     each = score(components, y)
     mean, std = components.mean[..., 0].numpy(), components.std[..., 0].numpy()
     target = y[:, 0].numpy()
