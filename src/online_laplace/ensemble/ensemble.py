@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from online_laplace.ensemble.training import TrainingData, observe_scored
 from online_laplace.model.model import Model
 from online_laplace.model.prior import Hyper
 from online_laplace.posterior.posterior import Posterior
-from online_laplace.predictive.gaussian import GaussianPredictive
-from online_laplace.predictive.mixture import Mixture
+from online_laplace.predictive.distribution import Distribution, mixture_of
 from online_laplace.train.observe import Info
 from online_laplace.train.outcome import Outcome, worst
 from online_laplace.train.procedures import Trained
@@ -76,7 +76,7 @@ class Ensembles:
         mixture = self._mixture(data.train, rows.X, by_evidence)
         return mixture.to_units(data.units).score(data.units.inverse(rows.y))
 
-    def _mixture(self, train: Rows, X: Tensor, by_evidence: bool) -> Mixture:
+    def _mixture(self, train: Rows, X: Tensor, by_evidence: bool) -> Distribution:
         # (r · members, c, …) → (r, members · c, …)
         grouped = Snapshots(*(v.unflatten(0, (-1, self.members)).flatten(1, 2) for v in self.snapshots))
         log_evidence = None
@@ -94,22 +94,16 @@ def predict_mixture(
     rows: Rows,
     X: Tensor,
     log_evidence: Tensor | None = None,
-) -> Mixture:
+) -> Distribution:
     """The mixture that c networks fitted to the same rows predict at those of X (…, m, d_x).
 
     Networks are taken one after another, so that memory holds one curvature (per replica) at a time. Equal
     weights, or, with `log_evidence` (…, c), weights by evidence. `like` has the prior of all of them.
     """
-
-    def predict(c: int) -> GaussianPredictive:
-        w, hyper = snapshots.at(c, like)
-        predicted = Posterior.of(model, w, hyper, rows).predict(X)
-        assert isinstance(predicted, GaussianPredictive)
-        return predicted
-
     count = snapshots.w.shape[-2]
-    stacked = GaussianPredictive.stack(map(predict, range(count)), count)
-    return Mixture.equal(stacked) if log_evidence is None else Mixture.by_evidence(stacked, log_evidence)
+    parts = (Posterior.of(model, *snapshots.at(c, like), rows).predict(X) for c in range(count))
+    weights = None if log_evidence is None else torch.softmax(log_evidence, dim=-1)
+    return mixture_of(parts, count, weights)
 
 
 def _replicas(part: Any, chosen: slice) -> Any:

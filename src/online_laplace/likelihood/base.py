@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from online_laplace.predictive.distribution import Distribution
@@ -19,7 +20,7 @@ class Local(NamedTuple):
     """−log p(y | f) at unit precision to second order in f (…, n, k); normalisers of the precision apart.
 
     z (…, n, k): the whitened residual, −∂/∂f = root z. root (…, n, k, k): the curvature in f is root rootᵀ;
-    None is the identity, at no cost. loss (…): the value itself, summed over rows; None is ½ ‖z‖².
+    None is the identity, at no cost. loss (…, n): the value itself, row by row; None is ½ ‖z‖².
     """
 
     z: Tensor
@@ -28,7 +29,17 @@ class Local(NamedTuple):
 
     def total(self, scales: int) -> Tensor:
         """The loss by precision: (…, scales)."""
-        return 0.5 * by_scale(self.z.square(), scales) if self.loss is None else self.loss.unsqueeze(-1)
+        if self.loss is None:
+            return 0.5 * by_scale(self.z.square(), scales)
+        return self.loss.sum(-1, keepdim=True)
+
+    def weighted(self, weight: Tensor) -> Local:
+        """The same where every row counts `weight` (…, n) times."""
+        scale = weight.sqrt()[..., None, None]
+        k = self.z.shape[-1]
+        unit = torch.eye(k, dtype=scale.dtype, device=scale.device) if self.root is None else self.root
+        loss = None if self.loss is None else weight * self.loss
+        return Local(scale.squeeze(-1) * self.z, scale * unit, loss)
 
 
 class Likelihood(Protocol):
@@ -52,7 +63,7 @@ class Likelihood(Protocol):
     def fall(self, f: Tensor, f_new: Tensor, y: Tensor) -> Tensor:
         """By how much −log p at unit precision falls from f to f_new, as differences that keep their digits.
 
-        Summed over rows, by precision: (…, max(1, scales)).
+        Row by row: (…, n, k) where each output has a precision, else (…, n, any).
         """
 
     def log_normaliser(self, beta: Tensor, n: Count) -> Tensor:

@@ -48,7 +48,7 @@ class Categorical:
         sqrt_p = (0.5 * log_p).exp()
         z = torch.where(y > 0, y * (-0.5 * log_p).exp(), 0) - sqrt_p
         root = torch.diag_embed(sqrt_p) - sqrt_p.square().unsqueeze(-1) * sqrt_p.unsqueeze(-2)
-        return Local(z, root, -(y * log_p).sum((-2, -1)))
+        return Local(z, root, -(y * log_p).sum(-1))
 
     def fall(self, f: Tensor, f_new: Tensor, y: Tensor) -> Tensor:
         """Σ y·Δ − log Σ p e^Δ with Δ = f_new − f; for a small Δ the last is log(1 + Σ p (e^Δ − 1))."""
@@ -56,7 +56,7 @@ class Categorical:
         small = torch.log1p((log_p.exp() * change.expm1()).sum(-1))
         large = torch.logsumexp(log_p + change, dim=-1)
         normaliser = torch.where(change.abs().amax(-1) < 1, small, large)
-        return ((y * change).sum(-1) - normaliser).sum(-1, keepdim=True)
+        return ((y * change).sum(-1) - normaliser).unsqueeze(-1)
 
     def log_normaliser(self, beta: Tensor, n: Count) -> Tensor:
         return torch.zeros_like(beta[..., 0])

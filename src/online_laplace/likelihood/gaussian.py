@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from online_laplace.errors import InputError
-from online_laplace.likelihood.base import Local, by_scale
+from online_laplace.likelihood.base import Local
 from online_laplace.predictive.gaussian import GaussianPredictive
 from online_laplace.types import Count
 
@@ -35,7 +35,7 @@ class Gaussian:
 
     def fall(self, f: Tensor, f_new: Tensor, y: Tensor) -> Tensor:
         """½ (f' − f)(r + r'): the step itself, since r − r' would have lost the digits that y takes up."""
-        return 0.5 * by_scale((f_new - f) * ((y - f) + (y - f_new)), self.scales)
+        return 0.5 * (f_new - f) * ((y - f) + (y - f_new))
 
     def log_normaliser(self, beta: Tensor, n: Count) -> Tensor:
         """½ Σ log(β / 2π), a term a residual."""
@@ -43,7 +43,10 @@ class Gaussian:
 
     def update(self, beta: Tensor, misfit: Tensor, spent: Tensor, n: Count) -> Tensor:
         """(n − γ) / ‖y − h(μ)‖²."""
-        return (self._residuals(n) - spent) / misfit
+        residuals = self._residuals(n)
+        if isinstance(residuals, Tensor):
+            residuals = residuals.unsqueeze(-1)
+        return (residuals - spent) / misfit
 
     def predict(self, f: Tensor, covariance: Tensor, beta: Tensor) -> GaussianPredictive:
         """N(f, what the weights leave open + 1/β), output by output."""

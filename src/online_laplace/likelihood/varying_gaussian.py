@@ -37,7 +37,7 @@ class VaryingGaussian:
         r, s = self._standardised(f, y)
         z = torch.cat([r, (r.square() - 1) * math.sqrt(0.5)], dim=-1)
         root = torch.cat([(-0.5 * s).exp(), torch.full_like(s, math.sqrt(0.5))], dim=-1)
-        loss = 0.5 * (r.square() + s + math.log(2 * math.pi)).sum((-2, -1))
+        loss = 0.5 * (r.square() + s + math.log(2 * math.pi)).sum(-1)
         return Local(z, torch.diag_embed(root), loss)
 
     def fall(self, f: Tensor, f_new: Tensor, y: Tensor) -> Tensor:
@@ -45,7 +45,7 @@ class VaryingGaussian:
         (r, _), (r_new, s_new) = self._standardised(f, y), self._standardised(f_new, y)
         of_mean, of_s = (f_new - f).split(self.targets, dim=-1)
         change = of_mean * (-0.5 * s_new).exp() - r * (-0.5 * of_s).expm1()
-        return 0.5 * (change * (r + r_new) - of_s).sum((-2, -1)).unsqueeze(-1)
+        return 0.5 * (change * (r + r_new) - of_s)
 
     def log_normaliser(self, beta: Tensor, n: Count) -> Tensor:
         return torch.zeros_like(beta[..., 0])

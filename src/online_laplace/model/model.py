@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from online_laplace.errors import InputError
-from online_laplace.likelihood.base import Likelihood
+from online_laplace.likelihood.base import Likelihood, Local, by_scale
 from online_laplace.model.jacobian import forward_rows, linearise_rows
 from online_laplace.model.network import Network
 from online_laplace.model.precision import GGN, Precision, Structure
@@ -71,15 +71,26 @@ class Model:
 
     def nn_loss(self, w: Tensor, rows: Rows, hyper: Hyper) -> Tensor:
         """ℓ_f(w) = −log p(y | f(w)) + ½ Σ α w², full sums, the normalisers of β and α apart: (…)."""
-        loss = self.likelihood.local(self.outputs(w, rows), rows.y).total(max(1, self.likelihood.scales))
+        loss = self._local(self.outputs(w, rows), rows).total(max(1, self.likelihood.scales))
         return weighted(hyper, self.reduce(loss)) + penalty(hyper, w)
 
     def linearise(self, w: Tensor, rows: Rows) -> TangentModel:
         """The whitened tangent model at w (…, d_w) on these rows."""
         f, J = linearise_rows(self.network, w, rows.X)
-        local = self.likelihood.local(f, rows.y)
-        n = rows.n if self.reduce is alone else self.reduce(w.new_tensor(rows.n))
+        local = self._local(f, rows)
+        n = rows.size if self.reduce is alone else self.reduce(torch.as_tensor(rows.size).to(w))
         return TangentModel(w, local, J.whitened(local.root), n, self.likelihood, f, self.reduce)
+
+    def fall(self, tangent: TangentModel, f_new: Tensor, rows: Rows) -> Tensor:
+        """By how much −log p at β = 1 falls from the tangent's outputs to f_new (…, n, k): (…, b)."""
+        assert tangent.f is not None
+        each = self.likelihood.fall(tangent.f, f_new, rows.y)
+        each = each if rows.weight is None else rows.weight.unsqueeze(-1) * each
+        return self.reduce(by_scale(each, tangent.scales))
+
+    def _local(self, f: Tensor, rows: Rows) -> Local:
+        local = self.likelihood.local(f, rows.y)
+        return local if rows.weight is None else local.weighted(rows.weight)
 
     def ggn(self, tangent: TangentModel) -> GGN:
         """The first stage of its curvature: what depends on the weights alone."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from online_laplace.data.scaling import Affine
@@ -31,6 +34,15 @@ class CategoricalPredictive:
         """Log-likelihood and accuracy."""
         right = self.log_probabilities.argmax(-1) == y.argmax(-1)
         return ClassScores(self.log_density(y).mean((-2, -1)), right.to(y.dtype).mean(-1))
+
+    @classmethod
+    def mix(
+        cls, parts: Iterable[CategoricalPredictive], count: int, weights: Tensor | None = None
+    ) -> CategoricalPredictive:
+        """Probabilities are averaged."""
+        stacked = torch.stack([part.log_probabilities for part in parts], dim=-3)  # (…, count, m, classes)
+        log_weights = -math.log(count) if weights is None else weights.log()[..., None, None]
+        return cls(torch.logsumexp(log_weights + stacked, dim=-3))
 
     def to_units(self, units: Affine[Tensor]) -> CategoricalPredictive:
         """Classes have no units."""

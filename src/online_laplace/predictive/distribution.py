@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import chain
 from typing import Any, Protocol, Self
 
 from torch import Tensor
@@ -18,5 +20,19 @@ class Distribution(Protocol):
     def score(self, y: Tensor) -> Any:
         """How good it is at targets y, as a NamedTuple of numbers (…), one per replica."""
 
+    @classmethod
+    def mix(cls, parts: Iterable[Self], count: int, weights: Tensor | None = None) -> Distribution:
+        """The mixture of `count` such distributions of the same rows, taken one by one.
+
+        All count the same, or as `weights` (…, count) say, which sum to one.
+        """
+
     def to_units(self, units: Affine[Tensor]) -> Self:
         """The same for targets in the user's units."""
+
+
+def mixture_of(parts: Iterable[Distribution], count: int, weights: Tensor | None = None) -> Distribution:
+    """The mixture of `count` distributions of one kind, taken one by one."""
+    each = iter(parts)
+    first = next(each)
+    return type(first).mix(chain([first], each), count, weights)

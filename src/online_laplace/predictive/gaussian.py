@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from online_laplace.data.scaling import Affine
 from online_laplace.predictive.metrics import Scores, score
+
+if TYPE_CHECKING:
+    from online_laplace.predictive.mixture import Mixture
 
 
 @dataclass(frozen=True)
@@ -20,6 +24,15 @@ class GaussianPredictive:
     mean: Tensor
     function_variance: Tensor
     noise_variance: Tensor
+
+    @classmethod
+    def mix(cls, parts: Iterable[GaussianPredictive], count: int, weights: Tensor | None = None) -> Mixture:
+        """A mixture of Gaussians, row by row and output by output."""
+        # Imported here since a mixture is made of these.
+        from online_laplace.predictive.mixture import Mixture
+
+        stacked = cls.stack(parts, count)
+        return Mixture.equal(stacked) if weights is None else Mixture(stacked, weights)
 
     @classmethod
     def stack(cls, parts: Iterable[GaussianPredictive], count: int) -> GaussianPredictive:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from online_laplace.data.scaling import Affine
-from online_laplace.errors import InputError
 from online_laplace.predictive.gaussian import GaussianPredictive, standard_crps
 from online_laplace.predictive.metrics import Scores, score
 
@@ -57,16 +56,6 @@ class Mixture:
         """Every component counts the same."""
         like = components.mean[..., 0, 0]
         return cls(components, torch.full_like(like, 1 / like.shape[-1]))
-
-    @classmethod
-    def by_evidence(cls, components: GaussianPredictive, log_evidence: Tensor) -> Mixture:
-        """Each component counts as its evidence exp(L_c) does: `log_evidence` (…, c)."""
-        if log_evidence.shape != components.mean.shape[:-2]:
-            raise InputError(
-                f"one log evidence per component is needed: shape {tuple(components.mean.shape[:-2])}, "
-                f"not {tuple(log_evidence.shape)}"
-            )
-        return cls(components, torch.softmax(log_evidence, dim=-1))
 
     def pieces(self) -> Iterator[slice]:
         """All rows, a few at a time."""

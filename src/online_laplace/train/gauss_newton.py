@@ -101,10 +101,8 @@ class GaussNewton:
         straight = H.newton_step(tangent, hyper)
         move = straight + self._bend(tangent, rows, hyper, H, straight)
         w = state.w + move
-        assert tangent.f is not None
         # ℓ(w) − ℓ(w') as products of differences and sums: near a mode the losses agree to the last digit.
-        by_precision = self.model.likelihood.fall(tangent.f, self.model.outputs(w, rows), rows.y)
-        fall = weighted(hyper, self.model.reduce(by_precision))
+        fall = weighted(hyper, self.model.fall(tangent, self.model.outputs(w, rows), rows))
         fall = fall - 0.5 * (hyper.weight_precision * move * (state.w + w)).sum(-1)
         predicted = 0.5 * (damping * straight.square().sum(-1) - (tangent.gradient(hyper) * straight).sum(-1))
         # A fall that the loss cannot resolve in its dtype is neither good nor bad: take the step.
