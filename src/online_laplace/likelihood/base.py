@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from online_laplace.predictive.distribution import Distribution
+from online_laplace.predictive.distribution import Component
 from online_laplace.types import Count
 
 
@@ -75,7 +75,7 @@ class Likelihood(Protocol):
         Where no precision is learnt it is `beta` itself.
         """
 
-    def predict(self, f: Tensor, covariance: Tensor, beta: Tensor) -> Distribution:
+    def predict(self, f: Tensor, covariance: Tensor, beta: Tensor) -> Component:
         """New targets at rows with outputs f (…, m, k) of covariance (…, m, k, k)."""
 
 

@@ -13,7 +13,7 @@ from online_laplace.model.jacobian import BlockJacobian, written_out
 from online_laplace.model.model import Model
 from online_laplace.model.precision import Precision, standard_normal
 from online_laplace.model.prior import Hyper
-from online_laplace.predictive.distribution import Distribution
+from online_laplace.predictive.distribution import Component
 from online_laplace.types import Rows
 
 
@@ -31,7 +31,7 @@ class Posterior:
         """Linearise at w and factorise H on the training rows."""
         return cls(model, w, hyper, model.precision(model.linearise(w, rows), hyper))
 
-    def predict(self, X: Tensor) -> Distribution:
+    def predict(self, X: Tensor) -> Component:
         """What the likelihood makes of f(x, w) and j(x) H⁻¹ j(x)ᵀ at the rows of X (…, m, d_x)."""
         parts = BlockJacobian.of(self.model.network, self.w, X)
         f = self.w.new_empty(parts.shape[:-1])

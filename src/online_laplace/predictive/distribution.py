@@ -20,18 +20,22 @@ class Distribution(Protocol):
     def score(self, y: Tensor) -> Any:
         """How good it is at targets y, as a NamedTuple of numbers (…), one per replica."""
 
-    @classmethod
-    def mix(cls, parts: Iterable[Self], count: int, weights: Tensor | None = None) -> Distribution:
-        """The mixture of `count` such distributions of the same rows, taken one by one.
-
-        All count the same, or as `weights` (…, count) say, which sum to one.
-        """
-
     def to_units(self, units: Affine[Tensor]) -> Self:
         """The same for targets in the user's units."""
 
 
-def mixture_of(parts: Iterable[Distribution], count: int, weights: Tensor | None = None) -> Distribution:
+class Component(Distribution, Protocol):
+    """What one network predicts: a distribution that can be a part of a mixture."""
+
+    @classmethod
+    def mix(cls, parts: Iterable[Any], count: int, weights: Tensor | None = None) -> Distribution:
+        """The mixture of `count` distributions of this kind and of the same rows, taken one by one.
+
+        All count the same, or as `weights` (…, count) say, which sum to one.
+        """
+
+
+def mixture_of(parts: Iterable[Component], count: int, weights: Tensor | None = None) -> Distribution:
     """The mixture of `count` distributions of one kind, taken one by one."""
     each = iter(parts)
     first = next(each)
