@@ -62,7 +62,7 @@ def test_the_estimator_answers_the_same(in_blocks, targets, settings):
 def test_a_table_gets_the_same_records(in_blocks, procedure):
     where = yacht(1).train
     table = Table("rows", where.X[0].numpy(), where.y[0, :, 0].numpy(), tuple("abcdef"), "y")
-    spec = Specification(hidden=(4,), steps=12, offline_steps=12, retrain_rounds=2, looks=3, members=2)
+    spec = Specification(hidden=(4,), steps=12, offline_steps=12, retrain_rounds=2, observations=3, members=2)
 
     def scores():
         records = run_procedure(table, procedure, [0, 1], spec).records
@@ -84,8 +84,8 @@ def test_snapshots_see_the_same(in_blocks):
 
     whole = taken()
     for name, values in in_blocks(taken).items():
-        # Each left singular vector may point either way, and only squares of `target` are ever looked at.
-        square = name == "update.target"
+        # A pair of singular vectors may point either way: the signs of a residual and its weight go together.
+        square = name in ("update.residual", "update.w")
         exact = values.dtype != torch.float32
         left, right = (v.square() if square else v for v in (values, whole[name]))
         torch.testing.assert_close(left, right, rtol=1e-8 if exact else 1e-5, atol=1e-10)
