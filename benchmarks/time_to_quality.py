@@ -18,7 +18,7 @@ import argparse
 import json
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -30,19 +30,21 @@ from stopwatch import Stopwatch, clock, one_thread
 from torch import Tensor
 
 from online_laplace.data import TABLES, load_table
-from online_laplace.hyper.prior import initial_hyper
-from online_laplace.model.mlp import MLP
+from online_laplace.ensemble.training import TrainingData
+from online_laplace.model.model import Model
 from online_laplace.model.network import initial_weights
-from online_laplace.posterior.mixture import Mixture
-from online_laplace.posterior.predictive import Posterior, Predictive
+from online_laplace.model.prior import Hyper
+from online_laplace.posterior.posterior import Posterior
+from online_laplace.predictive.gaussian import GaussianPredictive
+from online_laplace.predictive.mixture import Mixture
 from online_laplace.process import prepare
-from online_laplace.protocol.batch import Batch, batch
+from online_laplace.protocol import runner
 from online_laplace.protocol.specification import ONLINE_STEPS, Specification
 from online_laplace.protocol.training import training
 from online_laplace.train.gauss_newton import GaussNewton
 from online_laplace.train.online import MEANS, Online
-from online_laplace.train.trajectory import TRAIL_LENGTH
-from online_laplace.types import Hyper, Problem
+from online_laplace.train.trajectory import AVERAGED
+from online_laplace.types import Rows
 
 OUT = Path(__file__).parents[1] / "docs" / "data" / "time_to_quality.json"
 SPLIT = 0
@@ -75,57 +77,56 @@ class Task:
     """A table's split, made ready: what a method trains on, and how its predictions are judged."""
 
     spec: Specification
-    data: Batch
-    network: MLP
+    model: Model
+    data: TrainingData
 
     @classmethod
     def of(cls, table: str, spec: Specification) -> Task:
-        rows = load_table(table)
-        network = MLP(rows.X.shape[1], spec.hidden, 1, spec.activation)
-        return cls(spec, batch(rows, spec, [SPLIT]), network)
+        return cls(spec, *runner.prepare(load_table(table), "ol", [SPLIT], spec))
 
     def start(self) -> tuple[Tensor, Hyper]:
         seeds = [self.spec.weight_seed(SPLIT, member) for member in range(self.spec.members)]
-        w = initial_weights(self.network, seeds, self.spec.like())
-        return w, initial_hyper(self.network, w, prior=self.spec.prior)
+        w = initial_weights(self.model.network, seeds, self.spec.like())
+        return w, self.model.initial_hyper(w)
 
-    def predictive(self, w: Tensor, hyper: Hyper) -> Predictive:
+    def predictive(self, w: Tensor, hyper: Hyper) -> GaussianPredictive:
         """At the test rows, in the table's units: one Gaussian a replica (r, m, 1)."""
-        posterior = Posterior.of(self.network, w, self.data.problem, hyper)
-        return posterior.predict(self.data.evaluation.test.X).to_units(self.data.evaluation.units)
+        posterior = Posterior.of(self.model, w, hyper, self.data.train)
+        return posterior.predict(self.data.test.X).to_units(self.data.units)
 
-    def log_density(self, components: list[Predictive]) -> Tensor:
+    def log_density(self, components: list[GaussianPredictive]) -> Tensor:
         """Of the test rows under the equal mixture of all replicas of all components: (m,)."""
-        stacked = Predictive(*(torch.cat(values) for values in zip(*map(_fields, components), strict=True)))
-        units, y = self.data.evaluation.units, self.data.evaluation.test.y
-        return Mixture.equal(stacked).log_density((units.mean + units.std * y)[0])[:, 0]
+        parts = zip(*map(_fields, components), strict=True)
+        stacked = GaussianPredictive(*(torch.cat(values) for values in parts))
+        y = self.data.units.inverse(self.data.test.y)
+        return Mixture.equal(stacked).log_density(y[0])[:, 0]
 
 
-def _fields(one: Predictive) -> tuple[Tensor, Tensor, Tensor]:
+def _fields(one: GaussianPredictive) -> tuple[Tensor, Tensor, Tensor]:
     return one.mean, one.function_variance, one.noise_variance.expand_as(one.mean)
 
 
-def trail(step: int) -> list[int]:
+def averaged(step: int) -> list[int]:
     """The steps whose predictives a run of `step` steps averages, as `train` keeps them."""
-    every = max(1, step // (2 * TRAIL_LENGTH))
-    return list(range(every, step + 1, every))[-TRAIL_LENGTH:]
+    every = max(1, step // (2 * AVERAGED))
+    return list(range(every, step + 1, every))[-AVERAGED:]
 
 
 def ours(task: Task, way: Online | GaussNewton, steps: int, **how: Any) -> tuple[list[Look], dict]:
     """A run of ours, looked at once and timed `repeats` times: the median of the seconds to each look."""
     repeats, average = how["repeats"], how["average"]
     wanted = range(1, steps + 1) if average else look_steps(steps)
-    w, hyper = task.start()
-    way.step(way.init(w, hyper))
+    (w, hyper), rows = task.start(), task.data.train
+    way.step(way.init(w, hyper, rows), rows)
     times: dict[int, list[float]] = {step: [] for step in wanted}
-    seen: dict[int, Predictive] = {}
+    seen: dict[int, GaussianPredictive] = {}
     densities: dict[int, Tensor] = {}
     look_seconds = 0.0
     for repeat in range(repeats):
         watch = Stopwatch()
-        state = way.init(w, hyper)
+        state = way.init(w, hyper, rows)
         for step in range(1, steps + 1):
-            state = way.step(state)
+            state = way.step(state, rows)
             if step not in times:
                 continue
             times[step].append(watch.seconds)
@@ -134,25 +135,29 @@ def ours(task: Task, way: Online | GaussNewton, steps: int, **how: Any) -> tuple
                     began = clock()
                     seen[step] = task.predictive(state.w, state.hyper)
                     # Where `average`, what a run of that many steps would have ended with.
-                    kept = [seen[s] for s in trail(step)] if average else [seen.pop(step)]
+                    kept = [seen[s] for s in averaged(step)] if average else [seen.pop(step)]
                     densities[step] = task.log_density(kept)
                     look_seconds = clock() - began
     looks = [Look(step, median(times[step]), values) for step, values in densities.items()]
     return looks, {"share_of_wall": watch.share_of_wall, "seconds_of_a_look": look_seconds}
 
 
-def theirs(task: Task, epochs: int, **settings: Any) -> Iterator[tuple[str, list[Look], dict]]:
+def theirs(task: Task, epochs: int, hypersteps: int) -> Iterator[tuple[str, list[Look], dict]]:
     """A run of laplace-torch in its two views: the weights it would return, and those it is at."""
-    w, _ = task.start()
-    rows = Problem(task.data.problem.X[0], task.data.problem.y[0])
-    adam = {"lr": task.spec.learning_rate, "decay": task.spec.learning_rate_decay}
-    peer.train(rows, w[0], lambda epoch: epoch.number < 2, **adam, **settings)
-    prior = initial_hyper(task.network, w, prior=settings["prior"])
+    w, start = task.start()
+    rows = Rows(task.data.train.X[0], task.data.train.y[0])
+    settings = {
+        "lr": task.spec.learning_rate,
+        "decay": task.spec.learning_rate_decay,
+        "hypersteps": hypersteps,
+        "prior": task.spec.prior,
+    }
+    peer.train(rows, w[0], lambda epoch: epoch.number < 2, **settings)
     views: dict[str, list[Look]] = {"returned": [], "last": []}
     wanted, seconds, look_seconds = look_steps(epochs), 0.0, 0.0
 
     def density(kept: peer.Kept) -> Tensor:
-        hyper = prior.with_values(kept.alpha[None], kept.beta[None])
+        hyper = start.with_values(kept.alpha[None], kept.beta[None])
         return task.log_density([task.predictive(kept.w[None], hyper)])
 
     def after_epoch(epoch: peer.Epoch) -> bool:
@@ -166,13 +171,13 @@ def theirs(task: Task, epochs: int, **settings: Any) -> Iterator[tuple[str, list
         return True
 
     watch = Stopwatch()
-    posterior, kept = peer.train(rows, w[0], after_epoch, epochs=epochs, **adam, **settings)
+    posterior, kept = peer.train(rows, w[0], after_epoch, epochs=epochs, **settings)
     # What its own predictive makes of the weights it returns, against ours of the same weights.
-    mean, variance = posterior(task.data.evaluation.test.X[0])
-    own = Predictive(
+    mean, variance = posterior(task.data.test.X[0])
+    own = GaussianPredictive(
         mean[None].detach(), variance.detach()[None, :, :, 0], posterior.sigma_noise.detach().square()
     )
-    apart = task.log_density([own.to_units(task.data.evaluation.units)]).mean() - density(kept).mean()
+    apart = task.log_density([own.to_units(task.data.units)]).mean() - density(kept).mean()
     notes = {
         "share_of_wall": watch.share_of_wall,
         "seconds_of_a_look": look_seconds,
@@ -213,14 +218,14 @@ def _number(value: float) -> float:
 def run_default(table: str, limit: int) -> Iterator[tuple[str, dict]]:
     way = training("default", {})
     task = Task.of(table, way.specification)
-    newton = GaussNewton(task.network, task.data.problem, MEANS[way.procedure])
+    newton = GaussNewton(task.model, MEANS[way.procedure])
     steps = min(limit, way.specification.steps)
     yield "online-laplace, default", summary(*ours(task, newton, steps, average=True, repeats=REPEATS))
 
 
 def run_newton(table: str, limit: int) -> Iterator[tuple[str, dict]]:
     task = Task.of(table, Specification())
-    newton = GaussNewton(task.network, task.data.problem, MEANS["ol"])
+    newton = GaussNewton(task.model, MEANS["ol"])
     steps = min(limit, NEWTON_STEPS)
     yield (
         "online-laplace, OL by Gauss-Newton",
@@ -231,21 +236,20 @@ def run_newton(table: str, limit: int) -> Iterator[tuple[str, dict]]:
 def run_adam(table: str, limit: int) -> Iterator[tuple[str, dict]]:
     spec = Specification()
     task = Task.of(table, spec)
-    online = Online(task.network, task.data.problem, MEANS["ol"], spec.adam)
+    online = Online(task.model, MEANS["ol"], spec.plan(table, "ol").adam)
     steps = min(limit, max(FEWEST_STEPS, ONLINE_STEPS[table]))
     yield "online-laplace, OL by Adam", summary(*ours(task, online, steps, average=False, repeats=1))
 
 
 def run_peer(table: str, limit: int) -> Iterator[tuple[str, dict]]:
     epochs = min(limit, max(FEWEST_STEPS, ONLINE_STEPS[table]))
-    for view, looks, notes in theirs(Task.of(table, Specification()), epochs, hypersteps=1, prior="scalar"):
+    for view, looks, notes in theirs(Task.of(table, Specification()), epochs, hypersteps=1):
         yield f"laplace-torch, {view}", summary(looks, notes)
 
 
 def run_usual_peer(table: str, limit: int) -> Iterator[tuple[str, dict]]:
-    task = Task.of(table, replace(Specification(), learning_rate_decay=1.0))
-    settings = {"hypersteps": 10, "prior": "layerwise"}
-    for view, looks, notes in theirs(task, min(limit, USUAL_EPOCHS), **settings):
+    task = Task.of(table, Specification(prior="layerwise", learning_rate_decay=1.0))
+    for view, looks, notes in theirs(task, min(limit, USUAL_EPOCHS), hypersteps=10):
         yield f"laplace-torch as it comes, {view}", summary(looks, notes)
 
 

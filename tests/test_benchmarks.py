@@ -57,10 +57,10 @@ def test_the_floor_refuses_a_jacobian_that_would_have_to_be_copied():
 def test_the_sizes_are_those_of_the_tables_and_of_their_names():
     for dtype in ("float64", "float32"):
         found = {size.name: size for size in sizes.suite(dtype)}
-        assert found["energy"].problem.X.shape == (1, 691, 8)
-        assert found["energy"].network.d_w == 501
+        assert found["energy"].rows.X.shape == (1, 691, 8)
+        assert found["energy"].model.network.d_w == 501
         assert {"5000x501", "1000x2001", "3000x1501"} <= set(found)
-        assert all(str(size.problem.y.dtype) == f"torch.{dtype}" for size in found.values())
+        assert all(str(size.rows.y.dtype) == f"torch.{dtype}" for size in found.values())
 
 
 def suite_of_two(monkeypatch: pytest.MonkeyPatch, no_peer: str | None) -> dict:
@@ -100,8 +100,8 @@ def test_the_suite_gives_a_row_for_every_step_and_leaves_the_peer_empty_where_th
 def test_the_peer_takes_turns_with_the_steps(monkeypatch):
     heard = []
 
-    def train(problem, w, after_epoch):
-        heard.append((tuple(problem.X.shape), tuple(w.shape)))
+    def train(rows, w, after_epoch):
+        heard.append((tuple(rows.X.shape), tuple(w.shape)))
         number = 1
         while after_epoch(peer.Epoch(number, float(number), None, None)):
             number += 1
@@ -183,7 +183,7 @@ def test_looks_grow_rarer_and_include_the_last_step():
 def test_the_default_is_scored_as_train_scores_it(steps):
     way = training("default", {"steps": steps, "hidden": (4,), "members": 2})
     task = quality.Task.of("yacht", way.specification)
-    newton = GaussNewton(task.network, task.data.problem, MEANS[way.procedure])
+    newton = GaussNewton(task.model, MEANS[way.procedure])
     looks, notes = quality.ours(task, newton, steps, average=True, repeats=2)
     record = run_procedure(load_table("yacht"), way.procedure, [0], way.specification).records[0]
     found = quality.summary(looks, notes)
