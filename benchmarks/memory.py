@@ -150,7 +150,18 @@ def steps() -> Iterator[dict]:
 
 def print_steps(cases: list[dict]) -> None:
     table = Table(title="MiB: alive / resident", title_justify="left")
-    for name in ("", "procedure", "rows", "weights", "J", "H", "2 J + 3 H", "step", "look", "step : bound"):
+    for name in (
+        "",
+        "procedure",
+        "rows",
+        "weights",
+        "J",
+        "H",
+        "2 J + 3 H",
+        "step",
+        "observation",
+        "step : bound",
+    ):
         table.add_column(name, justify="left" if name in ("", "procedure") else "right")
     for case in cases:
         mib = {name: f"{value / MIB:,.0f}" for name, value in case.items() if name.endswith("_bytes")}

@@ -4,12 +4,12 @@
 
 In the environment that `make bench-peer` makes, for laplace-torch runs beside ours. Every method trains the
 same network (50 tanh units) from the same first weights and α = β = 1 on the same rows of split 0, on one
-thread in float64, and is looked at outside the clock: at every step up to 100, then each time the count has
+thread in float64, and is observed outside the clock: at every step up to 100, then each time the count has
 grown by 2%. Results already in the file are kept, so that a run can go on after it was stopped, and two runs
 with different tables can go on side by side.
 
-The standard error is that of the test rows' log densities, at the best look. quality_table.py tells the same
-against the best look of any method, from the curves.
+The standard error is that of the test rows' log densities, at the best observation. quality_table.py tells
+the same against the best observation of any method, from the curves.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from online_laplace.types import Rows
 
 OUT = Path(__file__).parents[1] / "docs" / "data" / "time_to_quality.json"
 SPLIT = 0
-# Long enough that the best look of each is inside, where an evening allows: the paper's count or this.
+# Long enough that the best observation of each is inside, where an evening allows: the paper's count or this.
 FEWEST_STEPS = 3000
 NEWTON_STEPS = 300
 USUAL_EPOCHS = 2000
@@ -56,7 +56,7 @@ USUAL_EPOCHS = 2000
 REPEATS = 3
 
 
-class Look(NamedTuple):
+class Observation(NamedTuple):
     """The state of a run after `step` steps and `seconds`: the test rows' log densities (m,)."""
 
     step: int
@@ -64,8 +64,8 @@ class Look(NamedTuple):
     log_density: Tensor
 
 
-def look_steps(steps: int) -> set[int]:
-    """After which of so many steps to look: the first hundred, then ever fewer, and the last."""
+def observation_steps(steps: int) -> set[int]:
+    """After which of so many steps to observe a run: the first hundred, then ever fewer, and the last."""
     chosen = [*range(1, 101)]
     while chosen[-1] < steps:
         chosen.append(math.ceil(1.02 * chosen[-1]))
@@ -112,16 +112,16 @@ def averaged(step: int) -> list[int]:
     return list(range(every, step + 1, every))[-AVERAGED:]
 
 
-def ours(task: Task, way: Online | GaussNewton, steps: int, **how: Any) -> tuple[list[Look], dict]:
-    """A run of ours, looked at once and timed `repeats` times: the median of the seconds to each look."""
+def ours(task: Task, way: Online | GaussNewton, steps: int, **how: Any) -> tuple[list[Observation], dict]:
+    """A run of ours, observed once and timed `repeats` times: the median seconds to each observation."""
     repeats, average = how["repeats"], how["average"]
-    wanted = range(1, steps + 1) if average else look_steps(steps)
+    wanted = range(1, steps + 1) if average else observation_steps(steps)
     (w, hyper), rows = task.start(), task.data.train
     way.step(way.init(w, hyper, rows), rows)
     times: dict[int, list[float]] = {step: [] for step in wanted}
     seen: dict[int, GaussianPredictive] = {}
     densities: dict[int, Tensor] = {}
-    look_seconds = 0.0
+    observing = 0.0
     for repeat in range(repeats):
         watch = Stopwatch()
         state = way.init(w, hyper, rows)
@@ -137,12 +137,12 @@ def ours(task: Task, way: Online | GaussNewton, steps: int, **how: Any) -> tuple
                     # Where `average`, what a run of that many steps would have ended with.
                     kept = [seen[s] for s in averaged(step)] if average else [seen.pop(step)]
                     densities[step] = task.log_density(kept)
-                    look_seconds = clock() - began
-    looks = [Look(step, median(times[step]), values) for step, values in densities.items()]
-    return looks, {"share_of_wall": watch.share_of_wall, "seconds_of_a_look": look_seconds}
+                    observing = clock() - began
+    observations = [Observation(step, median(times[step]), values) for step, values in densities.items()]
+    return observations, {"share_of_wall": watch.share_of_wall, "seconds_of_a_look": observing}
 
 
-def theirs(task: Task, epochs: int, hypersteps: int) -> Iterator[tuple[str, list[Look], dict]]:
+def theirs(task: Task, epochs: int, hypersteps: int) -> Iterator[tuple[str, list[Observation], dict]]:
     """A run of laplace-torch in its two views: the weights it would return, and those it is at."""
     w, start = task.start()
     rows = Rows(task.data.train.X[0], task.data.train.y[0])
@@ -153,21 +153,21 @@ def theirs(task: Task, epochs: int, hypersteps: int) -> Iterator[tuple[str, list
         "prior": task.spec.prior,
     }
     peer.train(rows, w[0], lambda epoch: epoch.number < 2, **settings)
-    views: dict[str, list[Look]] = {"returned": [], "last": []}
-    wanted, seconds, look_seconds = look_steps(epochs), 0.0, 0.0
+    views: dict[str, list[Observation]] = {"returned": [], "last": []}
+    wanted, seconds, observing = observation_steps(epochs), 0.0, 0.0
 
     def density(kept: peer.Kept) -> Tensor:
         hyper = start.with_values(kept.alpha[None], kept.beta[None])
         return task.log_density([task.predictive(kept.w[None], hyper)])
 
     def after_epoch(epoch: peer.Epoch) -> bool:
-        nonlocal seconds, look_seconds
+        nonlocal seconds, observing
         seconds += epoch.seconds
         if epoch.number in wanted:
             began = clock()
-            views["returned"].append(Look(epoch.number, seconds, density(epoch.best)))
-            look_seconds = clock() - began
-            views["last"].append(Look(epoch.number, seconds, density(epoch.last)))
+            views["returned"].append(Observation(epoch.number, seconds, density(epoch.best)))
+            observing = clock() - began
+            views["last"].append(Observation(epoch.number, seconds, density(epoch.last)))
         return True
 
     watch = Stopwatch()
@@ -180,23 +180,23 @@ def theirs(task: Task, epochs: int, hypersteps: int) -> Iterator[tuple[str, list
     apart = task.log_density([own.to_units(task.data.units)]).mean() - density(kept).mean()
     notes = {
         "share_of_wall": watch.share_of_wall,
-        "seconds_of_a_look": look_seconds,
+        "seconds_of_a_look": observing,
         "difference_of_its_own_predictive": apart.item(),
     }
-    for view, looks in views.items():
-        yield view, looks, notes
+    for view, observations in views.items():
+        yield view, observations, notes
 
 
-def summary(looks: list[Look], notes: dict) -> dict:
-    """The best look, the first within one standard error of it, and the whole curve."""
-    best = max(looks, key=lambda look: _number(look.log_density.mean().item()))
+def summary(observations: list[Observation], notes: dict) -> dict:
+    """The best observation, the first within one standard error of it, and the whole curve."""
+    best = max(observations, key=lambda one: _number(one.log_density.mean().item()))
     error = (best.log_density.std() / math.sqrt(len(best.log_density))).item()
     level = best.log_density.mean().item() - error
-    first = next(look for look in looks if _number(look.log_density.mean().item()) >= level)
+    first = next(one for one in observations if _number(one.log_density.mean().item()) >= level)
     return {
-        "steps": looks[-1].step,
-        "seconds": looks[-1].seconds,
-        "log_likelihood": looks[-1].log_density.mean().item(),
+        "steps": observations[-1].step,
+        "seconds": observations[-1].seconds,
+        "log_likelihood": observations[-1].log_density.mean().item(),
         "best_step": best.step,
         "best_log_likelihood": best.log_density.mean().item(),
         "standard_error": error,
@@ -204,14 +204,14 @@ def summary(looks: list[Look], notes: dict) -> dict:
         "first_seconds": first.seconds,
         **notes,
         "curve": [
-            [look.step, float(f"{look.seconds:.4g}"), float(f"{look.log_density.mean().item():.5g}")]
-            for look in looks
+            [one.step, float(f"{one.seconds:.4g}"), float(f"{one.log_density.mean().item():.5g}")]
+            for one in observations
         ],
     }
 
 
 def _number(value: float) -> float:
-    """A look at which the predictive is no number is worse than any other."""
+    """An observation whose predictive is no number is worse than any other."""
     return value if math.isfinite(value) else -math.inf
 
 
@@ -243,14 +243,14 @@ def run_adam(table: str, limit: int) -> Iterator[tuple[str, dict]]:
 
 def run_peer(table: str, limit: int) -> Iterator[tuple[str, dict]]:
     epochs = min(limit, max(FEWEST_STEPS, ONLINE_STEPS[table]))
-    for view, looks, notes in theirs(Task.of(table, Specification()), epochs, hypersteps=1):
-        yield f"laplace-torch, {view}", summary(looks, notes)
+    for view, observations, notes in theirs(Task.of(table, Specification()), epochs, hypersteps=1):
+        yield f"laplace-torch, {view}", summary(observations, notes)
 
 
 def run_usual_peer(table: str, limit: int) -> Iterator[tuple[str, dict]]:
     task = Task.of(table, Specification(prior="layerwise", learning_rate_decay=1.0))
-    for view, looks, notes in theirs(task, min(limit, USUAL_EPOCHS), hypersteps=10):
-        yield f"laplace-torch as it comes, {view}", summary(looks, notes)
+    for view, observations, notes in theirs(task, min(limit, USUAL_EPOCHS), hypersteps=10):
+        yield f"laplace-torch as it comes, {view}", summary(observations, notes)
 
 
 def line(table: str, label: str, found: dict) -> str:

@@ -171,9 +171,9 @@ def test_a_size_of_the_sweep_is_timed_and_weighed():
     assert point["peak_bytes"] >= 0
 
 
-def test_looks_grow_rarer_and_include_the_last_step():
-    assert quality.look_steps(5) == {1, 2, 3, 4, 5}
-    chosen = sorted(quality.look_steps(3001))
+def test_observations_grow_rarer_and_include_the_last_step():
+    assert quality.observation_steps(5) == {1, 2, 3, 4, 5}
+    chosen = sorted(quality.observation_steps(3001))
     assert chosen[:100] == list(range(1, 101))
     assert chosen[-1] == 3001
     assert all(b <= 1.02 * a + 1 for a, b in pairwise(chosen))
@@ -184,19 +184,19 @@ def test_the_default_is_scored_as_train_scores_it(steps):
     way = training("default", {"steps": steps, "hidden": (4,), "members": 2})
     task = quality.Task.of("yacht", way.specification)
     newton = GaussNewton(task.model, MEANS[way.procedure])
-    looks, notes = quality.ours(task, newton, steps, average=True, repeats=2)
+    observations, notes = quality.ours(task, newton, steps, average=True, repeats=2)
     record = run_procedure(load_table("yacht"), way.procedure, [0], way.specification).records[0]
-    found = quality.summary(looks, notes)
-    assert [look.step for look in looks] == list(range(1, steps + 1))
+    found = quality.summary(observations, notes)
+    assert [one.step for one in observations] == list(range(1, steps + 1))
     assert found["log_likelihood"] == pytest.approx(record.test_log_likelihood, rel=1e-9)
     assert found["first_step"] <= found["best_step"] <= steps
     assert json.loads(json.dumps(found)) == found
 
 
 def row(label: str, curve: list[list[float]], error: float) -> dict:
-    best = max(curve, key=lambda look: look[2])
+    best = max(curve, key=lambda one: one[2])
     level = best[2] - error
-    first = next(look for look in curve if look[2] >= level)
+    first = next(one for one in curve if one[2] >= level)
     return {
         "table": "yacht", "label": label, "curve": curve, "standard_error": error,
         "steps": curve[-1][0], "seconds": curve[-1][1],
