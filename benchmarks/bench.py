@@ -16,6 +16,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median, quantiles
+from typing import TypeVar
 
 import numpy as np
 import peer
@@ -24,19 +25,16 @@ import torch
 from bench_table import print_table
 from floor import floor
 from rich.console import Console
-from sizes import Size, suite
+from sizes import STEPS, Size, procedure_of, suite
 from stopwatch import Stopwatch, clock, one_thread, take_turns, timed
 
 from online_laplace import __version__
-from online_laplace.curvature import curvature
-from online_laplace.hyper.prior import initial_hyper
+from online_laplace.model.jacobian import DenseJacobian
+from online_laplace.model.tangent import TangentModel
 from online_laplace.process import prepare
-from online_laplace.train.gauss_newton import GaussNewton
-from online_laplace.train.online import MEANS, Online
-from online_laplace.types import Problem
+from online_laplace.types import Rows
 
-STEPS = ("OL, Adam", "LM, Adam", "OL, Gauss-Newton")
-CALLS = ("forward", "linearise", "gram", "factor", "gamma")
+T = TypeVar("T")
 
 
 def training(size: Size, step: str, w: torch.Tensor) -> Callable[[], dict[str, float]]:
@@ -44,18 +42,17 @@ def training(size: Size, step: str, w: torch.Tensor) -> Callable[[], dict[str, f
 
     That is the first that moves the weights: Gauss-Newton sometimes refuses a step, for less than its price.
     """
-    procedure, optimiser = step.lower().split(", ")
-    way = (Online if optimiser == "adam" else GaussNewton)(size.network, size.problem, MEANS[procedure])
-    start = way.init(w, initial_hyper(size.network, w))
+    procedure, rows = procedure_of(step, size.model), size.rows
+    start = procedure.init(w, size.model.initial_hyper(w), rows)
     state = start
 
     def call() -> dict[str, float]:
         nonlocal state
-        state = way.step(state if state.ending.running.all() else start)
+        state = procedure.step(state if state.ending.running.all() else start, rows)
         while True:
             before = state.w.clone()
             began = clock()
-            state = way.step(state)
+            state = procedure.step(state, rows)
             seconds = clock() - began
             if not torch.equal(state.w, before) or not state.ending.running.all():
                 return {step: seconds}
@@ -65,25 +62,27 @@ def training(size: Size, step: str, w: torch.Tensor) -> Callable[[], dict[str, f
 
 def parts(size: Size, w: torch.Tensor) -> Callable[[], dict[str, float]]:
     """The calls that a step of OL makes one after another; what they leave lives until the last is done."""
-    hyper = initial_hyper(size.network, w)
-    X = size.problem.X
+    model, rows = size.model, size.rows
+    network, hyper = model.network, model.initial_hyper(w)
 
     def call() -> dict[str, float]:
         took: dict[str, float] = {}
+
+        def part(name: str, work: Callable[..., T], *given: object) -> T:
+            began = clock()
+            made = work(*given)
+            took[name] = clock() - began
+            return made
+
         for _ in range(2):  # the first time to warm
-            moments = [clock()]
-            f = size.network.forward(w, X)
-            moments.append(clock())
-            f, J = size.network.linearise(w, X)
-            moments.append(clock())
-            ggn = curvature(J, hyper)
-            moments.append(clock())
-            H = ggn.at(hyper)
-            moments.append(clock())
-            H.group_gamma()
-            moments.append(clock())
-            del f, J, ggn, H
-            took = dict(zip(CALLS, map(float.__sub__, moments[1:], moments), strict=True))
+            part("forward", network.forward, w, rows.X)
+            f, J = part("linearise", network.linearise, w, rows.X)
+            local = model.likelihood.local(f, rows.y)
+            tangent = TangentModel(w, local, DenseJacobian(J), rows.n, model.likelihood)
+            ggn = part("gram", model.ggn, tangent)
+            H = part("factor", ggn.at, hyper)
+            part("gamma", H.group_gamma)
+            del f, J, local, tangent, ggn, H
         return took
 
     return call
@@ -91,9 +90,9 @@ def parts(size: Size, w: torch.Tensor) -> Callable[[], dict[str, float]]:
 
 def measure(size: Size, seconds: float, with_peer: bool) -> list[dict]:
     """One row for each kind of step at one size."""
-    dtype = size.problem.y.dtype
-    w = size.network.init(0).to(dtype)[None]
-    J = size.network.linearise(w, size.problem.X)[1][0, :, 0].contiguous().numpy()
+    dtype = size.rows.y.dtype
+    w = size.model.network.init(0).to(dtype)[None]
+    J = size.model.network.linearise(w, size.rows.X)[1][0, :, 0].contiguous().numpy()
     calls = [training(size, step, w) for step in STEPS] + [parts(size, w), timed("floor", floor(J))]
 
     def peer_loop(one_round: Callable[[dict[str, float]], bool]) -> None:
@@ -101,7 +100,7 @@ def measure(size: Size, seconds: float, with_peer: bool) -> list[dict]:
             # Of two epochs the first is there to warm what the other calls have left cold.
             return bool(epoch.number % 2) or one_round({peer.NAME: epoch.seconds})
 
-        peer.train(Problem(size.problem.X[0], size.problem.y[0]), w[0], after_epoch)
+        peer.train(Rows(size.rows.X[0], size.rows.y[0]), w[0], after_epoch)
 
     times = take_turns(calls, seconds, outer=peer_loop if with_peer else None)
     middle = {name: 1e3 * median(values) for name, values in times.items()}

@@ -17,7 +17,8 @@ import numpy as np
 
 from online_laplace import OnlineLaplaceRegressor, __version__
 from online_laplace.data import TABLES, load_table, paper_splits
-from online_laplace.plots.calibration import LEVELS, coverages
+from online_laplace.plots.calibration import LEVELS
+from online_laplace.predictive.coverage import coverages
 
 
 def split_row(table_name: str, split: int, device: str) -> dict:

@@ -18,19 +18,14 @@ from dataclasses import replace
 import torch
 
 from online_laplace.data import TABLES, load_table
-from online_laplace.hyper.prior import initial_hyper
-from online_laplace.model.mlp import MLP
+from online_laplace.ensemble.ensemble import predict_mixture
 from online_laplace.model.network import initial_weights
-from online_laplace.posterior.metrics import score
-from online_laplace.posterior.mixture import predict_mixture
-from online_laplace.posterior.predictive import Units
 from online_laplace.process import prepare
-from online_laplace.protocol.batch import batch
+from online_laplace.protocol import runner
 from online_laplace.protocol.specification import Specification
 from online_laplace.train.gauss_newton import GaussNewton
 from online_laplace.train.online import MEANS
-from online_laplace.train.trajectory import TRAIL_LENGTH
-from online_laplace.types import Components, Problem
+from online_laplace.train.trajectory import AVERAGED, Snapshots
 
 SPLITS = list(range(10, 20))
 CONFIGURATIONS = [
@@ -58,54 +53,50 @@ MOMENTS = (60, 80, 100, 120, 150, 200)
 
 
 def rows_of(table_name: str, configuration: dict, spec: Specification):
-    table = load_table(table_name)
     spec = replace(
         spec,
         prior=configuration["prior"],
         activation=configuration["activation"],
         hidden=configuration["hidden"],
     )
-    data = batch(table, spec, SPLITS)
-    network = MLP(table.X.shape[1], spec.hidden, 1, spec.activation)
+    model, data = runner.prepare(load_table(table_name), configuration["procedure"], SPLITS, spec)
     seeds = [spec.weight_seed(split, member) for split in SPLITS for member in range(spec.members)]
-    w = initial_weights(network, seeds, spec.like())
-    procedure = GaussNewton(network, data.problem, MEANS[configuration["procedure"]])
-    state = procedure.init(w, initial_hyper(network, w, prior=spec.prior))
+    w = initial_weights(model.network, seeds, spec.like())
+    procedure = GaussNewton(model, MEANS[configuration["procedure"]])
+    state = procedure.init(w, model.initial_hyper(w), data.train)
     seen = []
     began = time.perf_counter()
     for step in range(1, max(MOMENTS) + 1):
-        state = procedure.step(state)
-        seen.append(Components.only(state.w, state.hyper))
+        state = procedure.step(state, data.train)
+        seen.append(Snapshots.single(state.w, state.hyper))
         if step not in MOMENTS:
             continue
         seconds = time.perf_counter() - began
-        # What `--keep average` would hold had the run been this long: looks over its second half.
-        looks = seen[::-1][:: max(1, step // (2 * TRAIL_LENGTH))][:TRAIL_LENGTH]
+        # What `--keep average` would hold had the run been this long: some over its second half.
+        chosen = seen[::-1][:: max(1, step // (2 * AVERAGED))][:AVERAGED]
         kept = {
-            "last": state.kept("last"),
-            "evidence": state.kept("evidence"),
-            "average": Components(*(torch.cat(values, dim=-2) for values in zip(*looks, strict=True))),
+            "last": state.predicting("last"),
+            "evidence": state.predicting("evidence"),
+            "average": Snapshots(*(torch.cat(values, dim=-2) for values in zip(*chosen, strict=True))),
         }
-        for keep, components in kept.items():
-            yield from scores_of(network, components, state, data, spec, keep, step, seconds)
+        for keep, snapshots in kept.items():
+            yield from scores_of(model, snapshots, state, data, spec.members, keep, step, seconds)
 
 
-def scores_of(network, components, state, data, spec, keep, moment, seconds):
-    members, where = spec.members, data.evaluation
-    units = Units(where.units.mean[::members], where.units.std[::members])
-    train = Problem(where.train.X[::members], where.train.y[::members])
-    y = units.mean + units.std * where.test.y[::members]
+def scores_of(model, snapshots, state, data, members, keep, moment, seconds):
+    shared = data.first_of(members)
+    y = shared.units.inverse(shared.test.y)
     for size, repeats in ((1, members), (members, 1)):
         found = []
         for repeat in range(repeats):
-            chosen = Components(
+            chosen = Snapshots(
                 *(
                     values.unflatten(0, (-1, members))[:, repeat * size : (repeat + 1) * size].flatten(1, 2)
-                    for values in components
+                    for values in snapshots
                 )
             )
-            mixture = predict_mixture(network, chosen, state.hyper.prior, train, where.test.X[::members])
-            found.append(score(mixture.to_units(units), y))
+            mixture = predict_mixture(model, chosen, state.hyper, shared.train, shared.test.X)
+            found.append(mixture.to_units(shared.units).score(y))
         mean = [torch.stack(values).mean().item() for values in zip(*found, strict=True)]
         yield {
             "keep": keep,

@@ -13,15 +13,13 @@ import json
 import time
 
 from online_laplace.data import load_table
-from online_laplace.hyper.prior import initial_hyper
-from online_laplace.model.mlp import MLP
+from online_laplace.ensemble.training import observe_scored
 from online_laplace.model.network import initial_weights
 from online_laplace.process import prepare
-from online_laplace.protocol.batch import batch
+from online_laplace.protocol import runner
 from online_laplace.protocol.specification import Specification
 from online_laplace.train.gauss_newton import GaussNewton
-from online_laplace.train.history import observe
-from online_laplace.train.loop import Watch, run
+from online_laplace.train.loop import Monitor, run
 from online_laplace.train.online import MEANS
 
 SPLITS = list(range(10))
@@ -30,20 +28,19 @@ SPLITS = list(range(10))
 def arrive(
     name: str, procedure: str, steps: int, tolerance: float, updates: int, spec: Specification
 ) -> list[dict]:
-    table = load_table(name)
-    data = batch(table, spec, SPLITS)
-    network = MLP(table.X.shape[1], spec.hidden, 1, spec.activation)
-    w = initial_weights(network, [spec.weight_seed(split) for split in SPLITS], spec.like())
-    newton = GaussNewton(network, data.problem, MEANS[procedure], updates=updates)
-    watch = Watch(
-        look=lambda state: observe(network, state.w, state.hyper, data.evaluation),
+    model, data = runner.prepare(load_table(name), procedure, SPLITS, spec)
+    w = initial_weights(model.network, [spec.weight_seed(split) for split in SPLITS], spec.like())
+    newton = GaussNewton(model, MEANS[procedure], updates=updates)
+    monitor = Monitor(
+        observe=lambda state: observe_scored(model, data, state.w, state.hyper),
         every=25,
         tolerance=tolerance,
     )
     began = time.perf_counter()
-    state, history = run(newton, newton.init(w, initial_hyper(network, w)), steps, watch)
+    start = newton.init(w, model.initial_hyper(w), data.train)
+    state, history = run(newton, start, data.train, steps, monitor)
     seconds = time.perf_counter() - began
-    last, peak = history.infos[-1], state.best
+    last, peak = history.observations[-1], state.best
     return [
         {
             "table": name,
@@ -52,15 +49,19 @@ def arrive(
             "split": split,
             "outcome": outcome.kind,
             "steps": outcome.step,
-            **{f"certificate_{key}": value[i].item() for key, value in last.certificate._asdict().items()},
-            "laplace_evidence": last.laplace_evidence[i].item(),
+            **{
+                name.replace(".", "_"): values[i].item()
+                for name, values in last.items()
+                if name.startswith("certificate.")
+            },
+            "laplace_evidence": last["laplace_evidence"][i].item(),
             "peak_evidence": peak.evidence[i].item(),
             "peak_step": peak.step[i].item(),
-            "test_log_likelihood": last.test.log_likelihood[i].item(),
-            "test_rmse": last.test.rmse[i].item(),
-            "alpha": last.alpha[i].item(),
-            "beta": last.beta[i].item(),
-            "gamma": last.gamma[i].item(),
+            "test_log_likelihood": last["test.log_likelihood"][i].item(),
+            "test_rmse": last["test.rmse"][i].item(),
+            "alpha": last["alpha"][i].item(),
+            "beta": last["beta"][i].item(),
+            "gamma": last["gamma"][i].item(),
             "seconds_of_batch": seconds,
         }
         for i, (split, outcome) in enumerate(zip(SPLITS, state.outcomes(), strict=True))

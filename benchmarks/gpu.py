@@ -17,15 +17,13 @@ import time
 import torch
 
 from online_laplace.data import load_table
-from online_laplace.hyper.prior import initial_hyper
-from online_laplace.model.mlp import MLP
+from online_laplace.ensemble.training import observe_scored
 from online_laplace.model.network import initial_weights
 from online_laplace.process import prepare
-from online_laplace.protocol.batch import batch
+from online_laplace.protocol import runner
 from online_laplace.protocol.specification import Specification
 from online_laplace.train.descent import Descent, ValidatedDescent
 from online_laplace.train.gauss_newton import GaussNewton
-from online_laplace.train.history import observe
 from online_laplace.train.online import MEANS, Online
 from online_laplace.train.replay import UNROLLED, Replay
 
@@ -38,22 +36,25 @@ class Setting:
     def __init__(self, name: str, replicas: int) -> None:
         self.spec = Specification(device="cuda")
         table = load_table(name)
-        splits = list(range(replicas))
-        self.data = batch(table, self.spec, splits)
-        self.held_out = batch(table, self.spec, splits, validate=True)
-        self.network = MLP(table.X.shape[1])
-        seeds = [self.spec.weight_seed(split) for split in range(replicas)]
-        self.w = initial_weights(self.network, seeds, self.spec.like())
-        self.hyper = initial_hyper(self.network, self.w)
+        splits = range(replicas)
+        self.model, self.data = runner.prepare(table, "ol", splits, self.spec)
+        _, self.held_out = runner.prepare(table, "offline", splits, self.spec)
+        seeds = [self.spec.weight_seed(split) for split in splits]
+        self.w = initial_weights(self.model.network, seeds, self.spec.like())
+        self.hyper = self.model.initial_hyper(self.w)
 
     def procedure(self, way: str):
         if way == "offline":
-            return ValidatedDescent(Descent(self.network, self.held_out.problem), self.held_out.validation)
+            return ValidatedDescent(Descent(self.model), self.held_out.validation)
         kind, mean = way.split("-")
-        return (Online if kind == "adam" else GaussNewton)(self.network, self.data.problem, MEANS[mean])
+        return (Online if kind == "adam" else GaussNewton)(self.model, MEANS[mean])
 
-    def start(self, procedure):
-        return procedure.init(self.w, self.hyper)
+    def rows(self, way: str):
+        return (self.held_out if way == "offline" else self.data).train
+
+    def start(self, way: str):
+        procedure = self.procedure(way)
+        return procedure, procedure.init(self.w, self.hyper, self.rows(way))
 
 
 def milliseconds(work, rounds: int) -> float:
@@ -72,7 +73,7 @@ def milliseconds(work, rounds: int) -> float:
 
 def library_floor(setting: Setting) -> dict[str, float]:
     """What the library's own calls take at this size: product, factor, triangular inverse."""
-    J = setting.network.linearise(setting.w, setting.data.problem.X)[1].squeeze(-2)
+    J = setting.model.network.linearise(setting.w, setting.data.train.X)[1].squeeze(-2)
     rows = J if J.shape[-2] >= J.shape[-1] else J.mT.contiguous()
     G = rows.mT @ rows + torch.eye(rows.shape[-1], dtype=J.dtype, device=J.device)
     L = torch.linalg.cholesky_ex(G)[0]
@@ -86,16 +87,15 @@ def library_floor(setting: Setting) -> dict[str, float]:
 
 def step_times(setting: Setting, way: str) -> dict[str, float]:
     """Milliseconds a step: from Python, and recorded."""
-    procedure = setting.procedure(way)
-    state = setting.start(procedure)
+    (procedure, state), rows = setting.start(way), setting.rows(way)
 
     def plain():
-        procedure.step(state)
+        procedure.step(state, rows)
 
     row = {"plain": milliseconds(plain, 10)}
     if procedure.recordable:
         began = time.perf_counter()
-        replay = Replay(procedure, state)
+        replay = Replay(procedure, state, rows)
         torch.cuda.synchronize()
         row["recording_s"] = time.perf_counter() - began
         count = 8 * UNROLLED
@@ -109,12 +109,11 @@ def agreement(setting: Setting, way: str, steps: int) -> dict[str, float]:
     Training amplifies rounding, sooner or later beyond any bound: the second number says what the first is
     worth. Both are the largest relative difference of w, α or β in any replica.
     """
-    procedure = setting.procedure(way)
-    start = setting.start(procedure)
-    plain, nearby = start, procedure.init(setting.w * (1 + 2.0**-52), setting.hyper)
+    (procedure, start), rows = setting.start(way), setting.rows(way)
+    plain, nearby = start, procedure.init(setting.w * (1 + 2.0**-52), setting.hyper, rows)
     for _ in range(steps):
-        plain, nearby = procedure.step(plain), procedure.step(nearby)
-    recorded = Replay(procedure, start)(start, steps)
+        plain, nearby = procedure.step(plain, rows), procedure.step(nearby, rows)
+    recorded = Replay(procedure, start, rows)(start, steps)
     return {"apart": _apart(plain, recorded), "ulp_apart": _apart(plain, nearby)}
 
 
@@ -127,11 +126,10 @@ def _apart(one, other) -> float:
 
 def kernels(setting: Setting, way: str) -> str:
     """The kernels of one step, the longest first."""
-    procedure = setting.procedure(way)
-    state = setting.start(procedure)
-    procedure.step(state)
+    (procedure, state), rows = setting.start(way), setting.rows(way)
+    procedure.step(state, rows)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
-        procedure.step(state)
+        procedure.step(state, rows)
         torch.cuda.synchronize()
     return seen.key_averages().table(sort_by="cuda_time_total", row_limit=40, max_name_column_width=70)
 
@@ -154,9 +152,9 @@ def main() -> None:
     for name in options.tables:
         for replicas in options.replicas:
             setting = Setting(name, replicas)
-            n, d = setting.data.problem.n, setting.network.d_w
+            n, d = setting.data.train.n, setting.model.network.d_w
             floor = library_floor(setting)
-            look = milliseconds(lambda s=setting: observe(s.network, s.w, s.hyper, s.data.evaluation), 5)
+            look = milliseconds(lambda s=setting: observe_scored(s.model, s.data, s.w, s.hyper), 5)
             for way in options.ways:
                 row = {"table": name, "n": n, "d_w": d, "replicas": replicas, "way": way, "look": look}
                 row |= step_times(setting, way) | {f"library_{key}": value for key, value in floor.items()}

@@ -22,12 +22,11 @@ from statistics import median
 import numpy as np
 from bench import commit, processor, versions
 from memory import alive_of
-from sizes import made_up
+from sizes import made_up, procedure_of
 from stopwatch import clock, one_thread
 
-from online_laplace.hyper.prior import initial_hyper
 from online_laplace.process import prepare
-from online_laplace.train.online import MEANS, Online
+from online_laplace.train.loop import State
 
 OUT = Path(__file__).parents[1] / "docs" / "data" / "growth.json"
 
@@ -61,14 +60,17 @@ def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
 def one_size(rows: int, inputs: int, replicas: int, seconds: float) -> dict:
     """The time and the peak memory of a step, in this process."""
     size = made_up(rows, inputs, replicas=replicas)
-    w = size.network.init(0).expand(replicas, -1).contiguous()
-    way, hyper = Online(size.network, size.problem, MEANS["ol"]), initial_hyper(size.network, w)
-    peak = alive_of(lambda: way.step(way.init(w, hyper)))
-    state = way.step(way.init(w, hyper))
+    w = size.model.network.init(0).expand(replicas, -1).contiguous()
+    procedure, hyper = procedure_of("OL, Adam", size.model), size.model.initial_hyper(w)
+
+    def first() -> State:
+        return procedure.step(procedure.init(w, hyper, size.rows), size.rows)
+
+    peak, state = alive_of(first), first()
     times: list[float] = []
     while len(times) < 3 or (sum(times) < seconds and len(times) < 50):
         began = clock()
-        state = way.step(state)
+        state = procedure.step(state, size.rows)
         times.append(clock() - began)
     n, d_w = rows, w.shape[-1]
     return {

@@ -11,34 +11,36 @@ from __future__ import annotations
 import json
 import sys
 
+from online_laplace.curvature import exact
 from online_laplace.data import load_table
 from online_laplace.hyper.fixed_weights import maximise_evidence
 from online_laplace.hyper.mackay import at_mode, at_weights
-from online_laplace.hyper.prior import STRUCTURES, initial_hyper
-from online_laplace.model.mlp import MLP
+from online_laplace.likelihood import Gaussian
+from online_laplace.model.model import Model
 from online_laplace.model.network import initial_weights
-from online_laplace.model.tangent import linearise
-from online_laplace.protocol.batch import batch
+from online_laplace.model.prior import PRIORS
+from online_laplace.protocol.runner import prepare
 from online_laplace.protocol.specification import Specification
 from online_laplace.train.gauss_newton import GaussNewton
 
 
 def rows_of(name: str) -> list[dict]:
-    table, spec = load_table(name), Specification()
-    data = batch(table, spec, [10, 11])
-    network = MLP(table.X.shape[1], (20,))
-    w = initial_weights(network, [1, 2], spec.like())
-    newton = GaussNewton(network, data.problem, at_weights)
-    state = newton.init(w, initial_hyper(network, w))
+    spec = Specification(hidden=(20,))
+    model, data = prepare(load_table(name), "ol", [10, 11], spec)
+    w = initial_weights(model.network, [1, 2], spec.like())
+    newton = GaussNewton(model, at_weights)
+    state = newton.init(w, model.initial_hyper(w), data.train)
     for _ in range(25):
-        state = newton.step(state)
-    tangent = linearise(network, state.w, data.problem)
+        state = newton.step(state, data.train)
+    tangent = model.linearise(state.w, data.train)
     rows = []
-    for prior in STRUCTURES:
+    for prior in PRIORS:
+        start = Model.of(model.network, Gaussian(), prior, exact, w).initial_hyper(w)
         for mean, objective in ((at_weights, "L_f"), (at_mode, "L_h")):
-            start = initial_hyper(network, w, prior=prior)
             plain, leapt = (
-                maximise_evidence(tangent, start, mean, leap=leap, tolerance=1e-9, max_updates=3000).updates
+                maximise_evidence(
+                    tangent, start, mean, exact, leap=leap, tolerance=1e-9, max_updates=3000
+                ).updates
                 for leap in (False, True)
             )
             rows.append(

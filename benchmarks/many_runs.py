@@ -32,21 +32,21 @@ import torch
 from bench import commit, processor, versions
 from rich.console import Console
 from rich.table import Table
+from sizes import STEPS, procedure_of
 from threadpoolctl import threadpool_limits
 
 from online_laplace.data import load_table
-from online_laplace.hyper.prior import initial_hyper
-from online_laplace.model.mlp import MLP
 from online_laplace.model.network import initial_weights
 from online_laplace.process import prepare
-from online_laplace.protocol.batch import batch
+from online_laplace.protocol import runner
 from online_laplace.protocol.specification import Specification
 from online_laplace.train.gauss_newton import GaussNewton
-from online_laplace.train.online import MEANS, Online
+from online_laplace.train.loop import State
+from online_laplace.train.online import Online
+from online_laplace.types import Rows
 
 OUT = Path(__file__).parents[1] / "docs" / "data" / "many_runs.json"
 TABLES = ("yacht", "energy", "wine")
-STEPS = ("OL, Adam", "LM, Adam", "OL, Gauss-Newton")
 SPLITS = tuple(range(10))
 
 # A job of a minute or so on one thread, and the three ways to do it.
@@ -92,26 +92,37 @@ def serve(orders: Connection) -> None:
         torch.set_num_threads(threads)
         with threadpool_limits(threads, "blas"):
             programs = [program(table, step, group) for group in groups]
-            for way, state in programs:  # to warm pools, allocators and caches
-                way.step(state)
+            for one in programs:  # to warm pools, allocators and caches
+                one.steps(1)
             orders.send("ready")
             orders.recv()
             began = time.process_time()
-            for way, state in programs:
-                for _ in range(steps):
-                    state = way.step(state)
+            for one in programs:
+                one.steps(steps)
             orders.send(time.process_time() - began)
 
 
-def program(name: str, step: str, splits: tuple[int, ...]) -> tuple:
-    """One batched program and its first state."""
-    table, spec = load_table(name), Specification()
-    network = MLP(table.X.shape[1], spec.hidden)
-    w = initial_weights(network, [spec.weight_seed(split) for split in splits], spec.like())
-    procedure, optimiser = step.lower().split(", ")
-    problem = batch(table, spec, list(splits)).problem
-    way = (Online if optimiser == "adam" else GaussNewton)(network, problem, MEANS[procedure])
-    return way, way.init(w, initial_hyper(network, w))
+@dataclass(frozen=True)
+class Program:
+    """One batched program: a procedure, its rows and its first state."""
+
+    procedure: Online | GaussNewton
+    rows: Rows
+    start: State
+
+    def steps(self, count: int) -> State:
+        state = self.start
+        for _ in range(count):
+            state = self.procedure.step(state, self.rows)
+        return state
+
+
+def program(name: str, step: str, splits: tuple[int, ...]) -> Program:
+    spec = Specification()
+    model, data = runner.prepare(load_table(name), "ol", splits, spec)
+    w = initial_weights(model.network, [spec.weight_seed(split) for split in splits], spec.like())
+    procedure = procedure_of(step, model)
+    return Program(procedure, data.train, procedure.init(w, model.initial_hyper(w), data.train))
 
 
 def busy_seconds() -> float:
@@ -191,17 +202,14 @@ def measure(crew: Crew, table: str, step: str, rounds: int, seconds: float, pati
             "ratio_by_cpu": median(by_cpu) if arrangement.threads == 1 else None,
             "others": max(of(name, "others")),
         }
-    n, d_w = program(table, step, (0,))[0].problem.y.shape[-2], network_weights(table)
+    one = program(table, step, (0,))
+    n, d_w = one.rows.n, one.start.w.shape[-1]
     return {"table": table, "n": n, "d_w": d_w, "step": step, "steps": steps, "base": base, "rows": rows}
 
 
 def disturbance(turn: dict[str, dict[str, float]]) -> float:
     """The most that others had of the cores in one round."""
     return max(times["others"] for times in turn.values())
-
-
-def network_weights(table: str) -> int:
-    return MLP(load_table(table).X.shape[1], Specification().hidden).d_w
 
 
 def command(rounds: int) -> dict:

@@ -4,7 +4,7 @@
     python benchmarks/memory.py [docs/data/memory.json] --million
 
 Each case has a process of its own, on one thread, in float64. A run is started and takes two steps (`step`),
-and is looked at between them as well (`look`). What it holds at most, beyond what was there before, is
+and is observed between them as well (`look`). What it holds at most, beyond what was there before, is
 counted twice: the bytes of all tensors that are alive, as torch's allocator is asked for them, and the
 resident memory (VmHWM, reset before), which also has what the C library keeps of freed memory for the next
 step. Beside them stands the bound of two J and three H; H is the square matrix of the smaller side. A J of
@@ -33,26 +33,17 @@ import torch
 from bench import commit, processor, versions
 from rich.console import Console
 from rich.table import Table
-from sizes import made_up
+from sizes import STEPS, made_up, procedure_of
 from stopwatch import one_thread
 from torch.profiler import ProfilerActivity, profile
 
-from online_laplace.hyper.prior import initial_hyper
-from online_laplace.posterior.predictive import Units
+from online_laplace.data.scaling import Affine
+from online_laplace.ensemble.training import TrainingData, observe_scored
 from online_laplace.process import prepare
-from online_laplace.train.gauss_newton import GaussNewton
-from online_laplace.train.history import Evaluation, observe
-from online_laplace.train.loop import Watch, run
-from online_laplace.train.online import MEANS, Online
+from online_laplace.train.loop import Monitor, run
 
 OUT = Path(__file__).parents[1] / "docs" / "data" / "memory.json"
 MIB = 2**20
-
-WAYS: dict[str, Callable] = {
-    "OL, Adam": lambda network, problem: Online(network, problem, MEANS["ol"]),
-    "LM, Adam": lambda network, problem: Online(network, problem, MEANS["lm"]),
-    "OL, Gauss-Newton": lambda network, problem: GaussNewton(network, problem, MEANS["ol"]),
-}
 
 # Rows and inputs; networks of 50 units have 50 (inputs + 2) + 1 weights.
 SHAPES = {
@@ -98,21 +89,23 @@ def alive_of(work: Callable[[], object]) -> int:
     return max(accumulate(change for _, change in changes))
 
 
-def one_case(way: str, rows: int, inputs: int, looked_at: bool) -> dict:
+def one_case(step: str, rows: int, inputs: int, observed: bool) -> dict:
     """The peak of some steps, in this process."""
 
     def start(rows: int, inputs: int) -> Callable[[], object]:
         size = made_up(rows, inputs)
-        w = size.network.init(0).unsqueeze(0)
-        hyper = initial_hyper(size.network, w)
+        model = size.model
+        w = model.network.init(0).unsqueeze(0)
         one = torch.ones(1, 1, 1, dtype=w.dtype)
-        where = Evaluation(size.problem, None, Units(0 * one, one))
-        chosen = WAYS[way](size.network, size.problem)
-        watch = Watch(
-            look=(lambda state: observe(size.network, state.w, state.hyper, where)) if looked_at else None,
+        data = TrainingData(size.rows, Affine(0 * one, one))
+        procedure = procedure_of(step, model)
+        monitor = Monitor(
+            observe=(lambda state: observe_scored(model, data, state.w, state.hyper)) if observed else None,
             every=1,
         )
-        return lambda: run(chosen, chosen.init(w, hyper), 2, watch)
+        return lambda: run(
+            procedure, procedure.init(w, model.initial_hyper(w), size.rows), size.rows, 2, monitor
+        )
 
     start(60, 2)()  # libraries have buffers of their own, which they allocate at their first use
     start(20, 8)()
@@ -144,10 +137,10 @@ def in_process(case: list[str]) -> dict:
 def steps() -> Iterator[dict]:
     """Every procedure at every shape."""
     for shape, (rows, inputs) in SHAPES.items():
-        for way in WAYS:
-            case = {"shape": shape, "procedure": way}
-            for name, looked_at in (("step", 0), ("look", 1)):
-                measured = in_process(["step", way, str(rows), str(inputs), str(looked_at)])
+        for step in STEPS:
+            case = {"shape": shape, "procedure": step}
+            for name, observed in (("step", 0), ("look", 1)):
+                measured = in_process(["step", step, str(rows), str(inputs), str(observed)])
                 for kind in ("alive", "resident"):
                     measured[f"{name}_{kind}_bytes"] = measured.pop(f"{kind}_bytes")
                 case |= measured
@@ -157,7 +150,18 @@ def steps() -> Iterator[dict]:
 
 def print_steps(cases: list[dict]) -> None:
     table = Table(title="MiB: alive / resident", title_justify="left")
-    for name in ("", "procedure", "rows", "weights", "J", "H", "2 J + 3 H", "step", "look", "step : bound"):
+    for name in (
+        "",
+        "procedure",
+        "rows",
+        "weights",
+        "J",
+        "H",
+        "2 J + 3 H",
+        "step",
+        "observation",
+        "step : bound",
+    ):
         table.add_column(name, justify="left" if name in ("", "procedure") else "right")
     for case in cases:
         mib = {name: f"{value / MIB:,.0f}" for name, value in case.items() if name.endswith("_bytes")}
@@ -242,8 +246,8 @@ def main() -> None:
                 fit_and_predict(int(given[0]), json.loads(given[1]))
             else:
                 prepare()
-                way, *size = given
-                print(json.dumps(one_case(way, *(int(value) for value in size[:2]), bool(int(size[2])))))
+                step, *size = given
+                print(json.dumps(one_case(step, *(int(value) for value in size[:2]), bool(int(size[2])))))
         return
     found = json.loads(options.out.read_text()) if options.out.exists() else {}
     part, measure, show = (

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.data import DataLoader, TensorDataset
 
-from online_laplace.types import Problem
+from online_laplace.types import Rows
 
 NAME = "laplace-torch"
 PACKAGES = (NAME, "backpack-for-pytorch")
@@ -68,7 +68,7 @@ class _EnoughError(Exception):
 
 
 def train(
-    problem: Problem,
+    rows: Rows,
     w: Tensor,
     after_epoch: Callable[[Epoch], bool],
     *,
@@ -89,7 +89,7 @@ def train(
     from laplace import marglik_training
     from laplace.curvature import BackPackGGN
 
-    model = nn.Sequential(nn.Linear(problem.X.shape[-1], hidden), nn.Tanh(), nn.Linear(hidden, 1)).to(w.dtype)
+    model = nn.Sequential(nn.Linear(rows.X.shape[-1], hidden), nn.Tanh(), nn.Linear(hidden, 1)).to(w.dtype)
     nn.utils.vector_to_parameters(w.clone(), model.parameters())
     mine = set(model.parameters())
     updates = number = 0
@@ -142,7 +142,7 @@ def train(
     try:
         posterior, *_ = marglik_training(
             model,
-            DataLoader(TensorDataset(problem.X, problem.y), batch_size=len(problem.X)),
+            DataLoader(TensorDataset(rows.X, rows.y), batch_size=rows.n),
             likelihood="regression",
             hessian_structure="full",
             backend=BackPackGGN,

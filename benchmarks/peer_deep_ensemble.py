@@ -21,24 +21,23 @@ from torch.nn.functional import softplus
 from online_laplace.data import TABLES, load_table
 from online_laplace.model.mlp import MLP
 from online_laplace.model.network import initial_weights
-from online_laplace.posterior.metrics import score
-from online_laplace.posterior.mixture import Mixture
-from online_laplace.posterior.predictive import Predictive, Units
-from online_laplace.protocol.batch import batch
+from online_laplace.predictive.gaussian import GaussianPredictive
+from online_laplace.predictive.mixture import Mixture
+from online_laplace.protocol.batch import training_data
 from online_laplace.protocol.specification import Specification
 
 SPLITS = list(range(10))
 BATCH = 100
 
 
-def heads(network: MLP, w, X) -> Predictive:
+def heads(network: MLP, w, X) -> GaussianPredictive:
     centre, spread = network.forward(w, X).split(1, dim=-1)
-    return Predictive(centre, softplus(spread) + 1e-6, torch.zeros_like(centre))
+    return GaussianPredictive(centre, softplus(spread) + 1e-6, torch.zeros_like(centre))
 
 
 def rows_of(name: str, epochs: int, rate: float, spec: Specification) -> list[dict]:
     table = load_table(name)
-    data = batch(table, spec, SPLITS)
+    data = training_data(table, spec, SPLITS)
     network = MLP(table.X.shape[1], (50,), 2, "relu")
     seeds = [spec.weight_seed(split, member) for split in SPLITS for member in range(spec.members)]
     w = initial_weights(network, seeds, spec.like()).requires_grad_()
@@ -46,20 +45,19 @@ def rows_of(name: str, epochs: int, rate: float, spec: Specification) -> list[di
     generator = torch.Generator().manual_seed(0)
     began = time.perf_counter()
     for _ in range(epochs):
-        for rows in torch.randperm(data.problem.n, generator=generator).split(BATCH):
-            predictive = heads(network, w, data.problem.X[:, rows])
-            loss = -predictive.log_density(data.problem.y[:, rows]).mean((-2, -1)).sum()
+        for rows in torch.randperm(data.train.n, generator=generator).split(BATCH):
+            predictive = heads(network, w, data.train.X[:, rows])
+            loss = -predictive.log_density(data.train.y[:, rows]).mean((-2, -1)).sum()
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
     seconds = (time.perf_counter() - began) / len(SPLITS)
-    members, where = spec.members, data.evaluation
     with torch.no_grad():
-        flat = heads(network, w, where.test.X)
+        flat = heads(network, w, data.test.X)
     parts = (flat.mean, flat.function_variance, flat.noise_variance)
-    mixture = Mixture.equal(Predictive(*(part.unflatten(0, (-1, members)) for part in parts)))
-    units = Units(where.units.mean[::members], where.units.std[::members])
-    found = score(mixture.to_units(units), units.mean + units.std * where.test.y[::members])
+    mixture = Mixture.equal(GaussianPredictive(*(part.unflatten(0, (-1, spec.members)) for part in parts)))
+    shared = data.first_of(spec.members)
+    found = mixture.to_units(shared.units).score(shared.units.inverse(shared.test.y))
     return [
         {
             "table": name,

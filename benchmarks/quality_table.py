@@ -8,24 +8,24 @@ PEER = "laplace-torch"
 
 
 def reached(row: dict, level: float) -> tuple[int, float] | None:
-    """The step and the seconds of the first look at or above a log-likelihood; None where there is none."""
-    # Kept to five digits in the file, so that the look which set the level must not miss it by the sixth.
-    found = (look for look in row["curve"] if look[2] >= level - 1e-4 * max(1, abs(level)))
+    """The step and the seconds of the first observation at or above a log-likelihood; None without one."""
+    # Kept to five digits in the file, so that the one which set the level must not miss it by the sixth.
+    found = (one for one in row["curve"] if one[2] >= level - 1e-4 * max(1, abs(level)))
     return next(((step, seconds) for step, seconds, _ in found), None)
 
 
 def own_level(row: dict) -> float:
-    """One standard error below the best look of the run itself."""
+    """One standard error below the best observation of the run itself."""
     return row["best_log_likelihood"] - row["standard_error"]
 
 
 def common_level(rows: list[dict]) -> float:
-    """One standard error below the best look of any run on the table."""
+    """One standard error below the best observation of any run on the table."""
     return own_level(max(rows, key=lambda row: row["best_log_likelihood"]))
 
 
 def still_rising(row: dict) -> bool:
-    """Whether the best look is among the last: more steps might have led to a better one."""
+    """Whether the best observation is among the last: more steps might have led to a better one."""
     return row["best_step"] > 0.95 * row["steps"]
 
 

@@ -6,28 +6,39 @@ from typing import NamedTuple
 
 import torch
 
+from online_laplace.curvature import exact
 from online_laplace.data import TABLES, load_table
+from online_laplace.likelihood import Gaussian
 from online_laplace.model.mlp import MLP
-from online_laplace.protocol.batch import batch
+from online_laplace.model.model import Model
+from online_laplace.protocol.runner import prepare
 from online_laplace.protocol.specification import DTYPES, Specification
-from online_laplace.types import Problem
+from online_laplace.train.gauss_newton import GaussNewton
+from online_laplace.train.online import MEANS, Online
+from online_laplace.types import Rows
 
 UNITS = 50
+STEPS = ("OL, Adam", "LM, Adam", "OL, Gauss-Newton")
 
 
 class Size(NamedTuple):
-    """A name, a network, and training rows X (r, n, d_x), y (r, n, 1) with a replica axis as `train` has."""
+    """A name, a model, and training rows X (r, n, d_x), y (r, n, 1) with a replica axis as `train` has."""
 
     name: str
-    network: MLP
-    problem: Problem
+    model: Model
+    rows: Rows
+
+
+def procedure_of(step: str, model: Model) -> Online | GaussNewton:
+    """What takes a step of one of `STEPS`."""
+    procedure, optimiser = step.lower().split(", ")
+    return (Online if optimiser == "adam" else GaussNewton)(model, MEANS[procedure])
 
 
 def of_table(name: str, dtype: str) -> Size:
     """The training rows of a table's first split."""
-    table = load_table(name)
-    data = batch(table, Specification(dtype=dtype), [0])
-    return Size(name, MLP(table.X.shape[1], (UNITS,)), data.problem)
+    model, data = prepare(load_table(name), "ol", [0], Specification(hidden=(UNITS,), dtype=dtype))
+    return Size(name, model, data.train)
 
 
 def made_up(rows: int, inputs: int, dtype: str = "float64", units: int = UNITS, replicas: int = 1) -> Size:
@@ -36,9 +47,9 @@ def made_up(rows: int, inputs: int, dtype: str = "float64", units: int = UNITS, 
     X = torch.randn(replicas, rows, inputs, generator=generator, dtype=torch.float64)
     noise = torch.randn(replicas, rows, 1, generator=generator, dtype=torch.float64)
     y = torch.sin(X.sum(-1, keepdim=True) / inputs**0.5) + 0.1 * noise
-    problem = Problem(X.to(DTYPES[dtype]), y.to(DTYPES[dtype]))
+    data = Rows(X.to(DTYPES[dtype]), y.to(DTYPES[dtype]))
     network = MLP(inputs, (units,))
-    return Size(f"{rows}x{network.d_w}", network, problem)
+    return Size(f"{rows}x{network.d_w}", Model.of(network, Gaussian(), "scalar", exact, data.X), data)
 
 
 # Rows and inputs: a weight matrix of 50 units and their biases make 50 (inputs + 2) + 1 weights.

@@ -86,9 +86,9 @@ def gpu(found: dict) -> str:
 
 
 def memory(found: dict) -> str:
-    """The most that tensors of a step and of a look hold, as shares of two J and three H."""
+    """The most that tensors of a step and of an observation hold, as shares of two J and three H."""
     lines = [
-        "| rows × weights | J, H in MB | OL, Adam: step, look | LM, Adam | OL, Gauss-Newton |",
+        "| rows × weights | J, H in MB | OL, Adam: step, observation | LM, Adam | OL, Gauss-Newton |",
         "| --- | ---: | ---: | ---: | ---: |",
     ]
     shapes: dict[str, list[dict]] = {}

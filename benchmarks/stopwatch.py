@@ -1,4 +1,4 @@
-"""Time that stands still while a run is looked at, and one thread for whatever is timed.
+"""Time that stands still while a run is observed, and one thread for whatever is timed.
 
 The clock counts the CPU seconds of all threads of this process. On one thread of an idle machine they are the
 seconds on the wall; on a busy one they leave out what other programs had; and a thread too many would show.

@@ -57,10 +57,10 @@ def test_the_floor_refuses_a_jacobian_that_would_have_to_be_copied():
 def test_the_sizes_are_those_of_the_tables_and_of_their_names():
     for dtype in ("float64", "float32"):
         found = {size.name: size for size in sizes.suite(dtype)}
-        assert found["energy"].problem.X.shape == (1, 691, 8)
-        assert found["energy"].network.d_w == 501
+        assert found["energy"].rows.X.shape == (1, 691, 8)
+        assert found["energy"].model.network.d_w == 501
         assert {"5000x501", "1000x2001", "3000x1501"} <= set(found)
-        assert all(str(size.problem.y.dtype) == f"torch.{dtype}" for size in found.values())
+        assert all(str(size.rows.y.dtype) == f"torch.{dtype}" for size in found.values())
 
 
 def suite_of_two(monkeypatch: pytest.MonkeyPatch, no_peer: str | None) -> dict:
@@ -100,8 +100,8 @@ def test_the_suite_gives_a_row_for_every_step_and_leaves_the_peer_empty_where_th
 def test_the_peer_takes_turns_with_the_steps(monkeypatch):
     heard = []
 
-    def train(problem, w, after_epoch):
-        heard.append((tuple(problem.X.shape), tuple(w.shape)))
+    def train(rows, w, after_epoch):
+        heard.append((tuple(rows.X.shape), tuple(w.shape)))
         number = 1
         while after_epoch(peer.Epoch(number, float(number), None, None)):
             number += 1
@@ -171,9 +171,9 @@ def test_a_size_of_the_sweep_is_timed_and_weighed():
     assert point["peak_bytes"] >= 0
 
 
-def test_looks_grow_rarer_and_include_the_last_step():
-    assert quality.look_steps(5) == {1, 2, 3, 4, 5}
-    chosen = sorted(quality.look_steps(3001))
+def test_observations_grow_rarer_and_include_the_last_step():
+    assert quality.observation_steps(5) == {1, 2, 3, 4, 5}
+    chosen = sorted(quality.observation_steps(3001))
     assert chosen[:100] == list(range(1, 101))
     assert chosen[-1] == 3001
     assert all(b <= 1.02 * a + 1 for a, b in pairwise(chosen))
@@ -183,20 +183,20 @@ def test_looks_grow_rarer_and_include_the_last_step():
 def test_the_default_is_scored_as_train_scores_it(steps):
     way = training("default", {"steps": steps, "hidden": (4,), "members": 2})
     task = quality.Task.of("yacht", way.specification)
-    newton = GaussNewton(task.network, task.data.problem, MEANS[way.procedure])
-    looks, notes = quality.ours(task, newton, steps, average=True, repeats=2)
+    newton = GaussNewton(task.model, MEANS[way.procedure])
+    observations, notes = quality.ours(task, newton, steps, average=True, repeats=2)
     record = run_procedure(load_table("yacht"), way.procedure, [0], way.specification).records[0]
-    found = quality.summary(looks, notes)
-    assert [look.step for look in looks] == list(range(1, steps + 1))
+    found = quality.summary(observations, notes)
+    assert [one.step for one in observations] == list(range(1, steps + 1))
     assert found["log_likelihood"] == pytest.approx(record.test_log_likelihood, rel=1e-9)
     assert found["first_step"] <= found["best_step"] <= steps
     assert json.loads(json.dumps(found)) == found
 
 
 def row(label: str, curve: list[list[float]], error: float) -> dict:
-    best = max(curve, key=lambda look: look[2])
+    best = max(curve, key=lambda one: one[2])
     level = best[2] - error
-    first = next(look for look in curve if look[2] >= level)
+    first = next(one for one in curve if one[2] >= level)
     return {
         "table": "yacht", "label": label, "curve": curve, "standard_error": error,
         "steps": curve[-1][0], "seconds": curve[-1][1],

@@ -76,5 +76,6 @@ def test_the_table_names_every_case_and_the_command() -> None:
 
 
 def test_a_program_takes_steps_of_its_splits() -> None:
-    way, state = many_runs.program("yacht", "OL, Gauss-Newton", (3, 1))
-    assert way.step(state).w.shape == (2, 401)
+    program = many_runs.program("yacht", "OL, Gauss-Newton", (3, 1))
+    assert program.steps(2).w.shape == (2, 401)
+    assert program.steps(2).step == 2

@@ -16,7 +16,6 @@ from safetensors.torch import load_file
 from online_laplace.data import TABLES, load_table
 from online_laplace.protocol.runner import run_procedure
 from online_laplace.protocol.specification import Specification
-from online_laplace.train.checkpoint import history_arrays
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -98,7 +97,7 @@ def test_the_comparison_quotes_the_stored_runs(row, data, splits):
 def test_the_stored_paper_run_begins_as_the_code_of_today_does(table, procedure, step):
     arrays = load_file(ROOT / "results/paper/arrays.safetensors")
     run = run_procedure(load_table(table), procedure, [0], Specification(steps=step, observations=1))
-    today = history_arrays(run.trained[0].history)
+    today = run.trained[0].history.arrays()
     place = arrays[f"{table}/{procedure}/0/history.steps"].tolist().index(step)
     for name in ("alpha", "beta", "laplace_evidence", "tangent_evidence", "test.rmse"):
         then = arrays[f"{table}/{procedure}/0/history.{name}"][place].double().reshape(-1)
