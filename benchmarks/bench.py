@@ -29,7 +29,7 @@ from sizes import STEPS, Size, procedure_of, suite
 from stopwatch import Stopwatch, clock, one_thread, take_turns, timed
 
 from online_laplace import __version__
-from online_laplace.model.jacobian import DenseJacobian
+from online_laplace.model.jacobian import DenseJacobian, written_out
 from online_laplace.model.tangent import TangentModel
 from online_laplace.process import prepare
 from online_laplace.types import Rows
@@ -65,6 +65,10 @@ def parts(size: Size, w: torch.Tensor) -> Callable[[], dict[str, float]]:
     model, rows = size.model, size.rows
     network, hyper = model.network, model.initial_hyper(w)
 
+    def linearise(w: torch.Tensor, X: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        f, J = network.linearise(w, X)
+        return f, written_out(J)
+
     def call() -> dict[str, float]:
         took: dict[str, float] = {}
 
@@ -76,7 +80,7 @@ def parts(size: Size, w: torch.Tensor) -> Callable[[], dict[str, float]]:
 
         for _ in range(2):  # the first time to warm
             part("forward", network.forward, w, rows.X)
-            f, J = part("linearise", network.linearise, w, rows.X)
+            f, J = part("linearise", linearise, w, rows.X)
             local = model.likelihood.local(f, rows.y)
             tangent = TangentModel(w, local, DenseJacobian(J), rows.n, model.likelihood)
             ggn = part("gram", model.ggn, tangent)
@@ -92,7 +96,7 @@ def measure(size: Size, seconds: float, with_peer: bool) -> list[dict]:
     """One row for each kind of step at one size."""
     dtype = size.rows.y.dtype
     w = size.model.network.init(0).to(dtype)[None]
-    J = size.model.network.linearise(w, size.rows.X)[1][0, :, 0].contiguous().numpy()
+    J = size.model.network.linearise(w, size.rows.X)[1].whole[0, :, 0].contiguous().numpy()
     calls = [training(size, step, w) for step in STEPS] + [parts(size, w), timed("floor", floor(J))]
 
     def peer_loop(one_round: Callable[[dict[str, float]], bool]) -> None:

@@ -73,7 +73,7 @@ def milliseconds(work, rounds: int) -> float:
 
 def library_floor(setting: Setting) -> dict[str, float]:
     """What the library's own calls take at this size: product, factor, triangular inverse."""
-    J = setting.model.network.linearise(setting.w, setting.data.train.X)[1].squeeze(-2)
+    J = setting.model.network.linearise(setting.w, setting.data.train.X)[1].whole.squeeze(-2)
     rows = J if J.shape[-2] >= J.shape[-1] else J.mT.contiguous()
     G = rows.mT @ rows + torch.eye(rows.shape[-1], dtype=J.dtype, device=J.device)
     L = torch.linalg.cholesky_ex(G)[0]
