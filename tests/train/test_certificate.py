@@ -174,7 +174,7 @@ def test_the_certificate_is_that_of_the_dense_reference(case):
         weighted = there.noise * (there.y - there.f).reshape(-1)
         decay, data = there.alpha * there.w, -there.flat.T @ weighted
         norms = [math.sqrt(v @ there.inverse @ v) for v in (decay + data, decay, data)]
-        assert certificate[1][r].item() == pytest.approx(norms[0] / (norms[1] + norms[2]), rel=1e-7)
+        assert certificate[1][r].item() == pytest.approx(norms[0] / (norms[1] + norms[2]), rel=1e-9)
 
         changes = []
         for gamma, group in zip(there.gamma_by_group(), there.groups, strict=True):

@@ -13,6 +13,7 @@ from online_laplace.hyper.mackay import Mean, Statistics, log_change, mackay_upd
 from online_laplace.model.precision import GGN, Structure
 from online_laplace.model.prior import Hyper
 from online_laplace.model.tangent import TangentModel, singular_basis
+from online_laplace.types import alone
 
 # A leap of more than this many e-folds is a guess, not an extrapolation.
 LONGEST_LEAP = 5.0
@@ -43,17 +44,19 @@ def maximise_evidence(
 ) -> Tuned:
     """Iterate MacKay's update until |Δ log α| and |Δ log β| are below `tolerance`.
 
-    `mean` is at_weights (the end maximises L_f), at_mode (L_h) or any other. With one α and one β a single
-    decomposition serves all updates of an exact `structure`; otherwise each factorises anew. The plain
-    iteration creeps towards its limit; with `leap` every two updates are extrapolated to where they seem to
-    lead, and a leap that does not land closer is undone. A replica that has converged is left alone.
+    `mean` is at_weights (the end maximises L_f), at_mode (L_h) or any other. With one α, one β and all rows
+    here, one decomposition serves all updates of an exact `structure`; otherwise each factorises anew. The
+    plain iteration creeps towards its limit; with `leap` every two updates are extrapolated to where they
+    seem to lead, and a leap that does not land closer is undone. A replica that has converged is left alone.
     """
     home = tangent.w.device
-    if hyper.scalar and structure.exact:
+    # Neither form of fewer rows knows of those that other processes hold.
+    fewer = structure.exact and tangent.reduce is alone
+    if hyper.scalar and fewer:
         tangent, ggn = in_singular_basis(tangent)
         hyper = hyper.to(CPU)
     else:
-        tangent = tangent.condensed() if structure.exact else tangent
+        tangent = tangent.condensed() if fewer else tangent
         ggn = structure(tangent, hyper.prior)
 
     def evaluate(hyper: Hyper) -> Statistics:

@@ -69,10 +69,13 @@ class Model:
         """f(w, X): (…, n, k)."""
         return forward_rows(self.network, w, rows.X)
 
+    def data_loss(self, w: Tensor, rows: Rows) -> Tensor:
+        """−log p(y | f(w)) at β = 1 of the rows at hand, by precision, less its normaliser: (…, b)."""
+        return self._local(self.outputs(w, rows), rows).total(max(1, self.likelihood.scales))
+
     def nn_loss(self, w: Tensor, rows: Rows, hyper: Hyper) -> Tensor:
         """ℓ_f(w) = −log p(y | f(w)) + ½ Σ α w², full sums, the normalisers of β and α apart: (…)."""
-        loss = self._local(self.outputs(w, rows), rows).total(max(1, self.likelihood.scales))
-        return weighted(hyper, self.reduce(loss)) + penalty(hyper, w)
+        return weighted(hyper, self.reduce(self.data_loss(w, rows))) + penalty(hyper, w)
 
     def linearise(self, w: Tensor, rows: Rows) -> TangentModel:
         """The whitened tangent model at w (…, d_w) on these rows."""

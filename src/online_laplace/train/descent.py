@@ -9,6 +9,7 @@ from torch import Tensor
 
 from online_laplace.model.model import Model
 from online_laplace.model.prior import Hyper
+from online_laplace.model.tangent import weighted
 from online_laplace.train.adam import Adam, AdamState
 from online_laplace.train.loop import State, where_running
 from online_laplace.train.outcome import Ending
@@ -61,8 +62,10 @@ class Descent:
         """∇ℓ_f(w) by reverse mode; replicas do not interact, so one sum serves all of them."""
         with torch.enable_grad():
             leaf = state.w.detach().requires_grad_()
-            loss = self.model.nn_loss(leaf, rows, state.hyper).sum()
-            return torch.autograd.grad(loss, leaf)[0]
+            loss = weighted(state.hyper, self.model.data_loss(leaf, rows)).sum()
+            (of_data,) = torch.autograd.grad(loss, leaf)
+        # Other processes add gradients: there is no way back through a sum that they have part in.
+        return self.model.reduce(of_data) + state.hyper.weight_precision * state.w
 
 
 @dataclass(frozen=True)
