@@ -20,7 +20,7 @@ from online_laplace.train.adam import Adam
 from online_laplace.train.observe import observe
 from online_laplace.train.online import Online
 from online_laplace.train.procedures import Schedule, train_online
-from problems import cases, make_model, normal, ridges, wave
+from problems import cases, linearised, make_model, normal, ridges, wave
 from reference import dense
 from second_order import LIKELIHOODS, likelihood_case, second_order, stacked
 
@@ -53,7 +53,7 @@ def test_every_answer_is_that_of_the_dense_diagonal_matrix(likelihood, prior, re
     close(H.group_gamma(), gamma @ hyper.prior.membership)
     close(H.scale_gamma().sum(-1), gamma.sum(-1))
 
-    J = case.network.linearise(case.w, normal(*replicas, 4, 2, seed=8))[1]
+    J = linearised(case.network, case.w, normal(*replicas, 4, 2, seed=8))[1]
     flat = J.flatten(-3, -2)
     joint = flat @ inverse @ flat.mT
     close(H.joint_covariance(J), joint)
@@ -185,7 +185,7 @@ def test_the_posterior_predicts_with_it(likelihood):
     case = likelihood_case(likelihood, 25, diagonal, prior="layerwise", replicas=(2,))
     X = normal(2, 5, 2, seed=7)
     posterior = Posterior.of(case.model, case.w, case.hyper, case.rows)
-    f, J = case.network.linearise(case.w, X)
+    f, J = linearised(case.network, case.w, X)
     inverse = stacked([torch.diag(1 / one.H.diagonal()) for one in second_order(case)], case)
     covariance = torch.einsum("rmkd,rde,rmle->rmkl", J, inverse, J)
     mine, expected = posterior.predict(X), likelihood.predict(f, covariance, case.hyper.beta)

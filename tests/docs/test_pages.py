@@ -123,7 +123,7 @@ def test_the_skeletons_of_a_structure_and_a_prior_agree_with_ours(
     w = network.init(0).expand(*replicas, -1)
     hyper, tangent = ours.initial_hyper(w, alpha=0.7), ours.linearise(w, rows)
     H, D = (model.precision(tangent, hyper) for model in (ours, dense))
-    J = network.linearise(w, rows.X[:4])[1]
+    J = network.linearise(w, rows.X[:4])[1].whole
     for name, given in {
         "solve": [w], "log_contraction": [], "group_gamma": [], "covariance": [J], "joint_covariance": [J],
     }.items():  # fmt: skip
