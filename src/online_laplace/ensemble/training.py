@@ -31,6 +31,9 @@ from online_laplace.train.procedures import (
 from online_laplace.train.trajectory import KEEP
 from online_laplace.types import Rows
 
+# Procedures that tune to the tangent model's own evidence, L_h.
+NEEDS_MODE = ("lm", "offline")
+
 
 @dataclass(frozen=True)
 class TrainingData:
@@ -102,6 +105,11 @@ def train(
     `on_step` is called with the steps done; `checkpoint` saves what it takes to go on after an interruption;
     `earlier` is the packed state of another online run to go on from.
     """
+    if plan.procedure in NEEDS_MODE and not model.curvature.exact:
+        raise InputError(
+            f"{plan.procedure} needs the mode of the tangent model, which the {model.curvature.name} "
+            "curvature does not know: use an exact curvature, or train by ol"
+        )
     monitor = Monitor(
         observe=lambda state: observe_scored(model, data, state.w, state.hyper),
         every=plan.observe_every,

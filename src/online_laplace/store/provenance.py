@@ -19,7 +19,17 @@ import torch
 from online_laplace._version import __version__
 
 # The files that numbers come from. What draws or stores them may change without making them old.
-_NUMERICAL = ("data", "model", "curvature", "hyper", "train", "posterior")
+_NUMERICAL = (
+    "data",
+    "predictive",
+    "likelihood",
+    "model",
+    "curvature",
+    "hyper",
+    "train",
+    "posterior",
+    "ensemble",
+)
 # They carry numbers over an interruption, and compute none.
 _CARRIERS = ("train/checkpoint.py",)
 _NUMERICAL_FILES = ("evidence.py", "memory.py", "types.py", "protocol/batch.py", "protocol/runner.py")
