@@ -53,7 +53,7 @@ def test_a_record_of_the_gpu_is_the_one_of_the_cpu(procedure):
     from online_laplace.protocol.runner import run_procedure
     from online_laplace.protocol.specification import Specification
 
-    spec = Specification(steps=20, looks=2, retrain_rounds=2)
+    spec = Specification(steps=20, observations=2, retrain_rounds=2)
     table = load_table("yacht")
     here = run_procedure(table, procedure, SPLITS, spec).records
     there = run_procedure(table, procedure, SPLITS, replace(spec, device="cuda")).records

@@ -187,7 +187,7 @@ def test_members_and_outputs_add_up():
 
 def test_the_size_is_checked_before_the_work(monkeypatch):
     monkeypatch.setattr("online_laplace.memory.memory_of", lambda device: 2**10)
-    monkeypatch.setattr("online_laplace.estimators.regressor.begin", None)
+    monkeypatch.setattr("online_laplace.estimators.base.begin", None)
     with pytest.raises(InputError, match="too many for the exact method"):
         OnlineLaplaceRegressor(**QUICK).fit(X, Y)
 

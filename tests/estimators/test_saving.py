@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -338,3 +339,16 @@ def test_a_disk_that_refuses_is_reported_in_one_line(fitted, tmp_path, monkeypat
     with pytest.raises(InputError, match="cannot be written: No space left on device") as caught:
         fitted.save(tmp_path / "model")
     assert "\n" not in str(caught.value) and os.listdir(tmp_path) == []
+
+
+def test_a_model_of_the_first_version_of_the_format_loads_predicts_and_goes_on():
+    """Written by version 0.1.0 before there was any likelihood but Gaussian noise, with what it predicted."""
+    folder = Path(__file__).parent / "format_1"
+    expected = json.loads((folder / "expected.json").read_text())
+    X, y = np.array(expected["X"]), np.array(expected["y"])
+    model = load(folder / "model")
+    mean, std = model.predict(X[:5], return_std=True)
+    np.testing.assert_allclose(mean, expected["mean"], rtol=1e-10)
+    np.testing.assert_allclose(std, expected["std"], rtol=1e-8)
+    later = model.set_params(warm_start=True).fit(X, y)
+    np.testing.assert_allclose(later.predict(X[:5]), expected["later"], rtol=1e-5, atol=1e-6)

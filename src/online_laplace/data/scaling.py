@@ -37,10 +37,11 @@ class Scaler(Affine[Floats]):
     """Standardisation learnt from a table: mean and std are (d,), or () for a vector."""
 
     @classmethod
-    def fit(cls, A: ArrayLike) -> Scaler:
+    def fit(cls, A: ArrayLike, weight: Floats | None = None) -> Scaler:
         """Take the mean and population std over the rows of A, (n, d) or (n,).
 
-        A constant column gets std 1.
+        A row of `weight` (n,) two counts as two rows, one of weight zero as none. A constant column gets
+        std 1.
 
         Raises:
             InputError: A has no rows, or a column is too large or too small to have a std.
@@ -48,12 +49,19 @@ class Scaler(Affine[Floats]):
         A = np.asarray(A, dtype=np.float64)
         if A.ndim == 0 or len(A) == 0:
             raise InputError("no rows to take the mean and standard deviation of")
+        if weight is not None:
+            A, weight = A[weight > 0], weight[weight > 0]
         # Summing equal numbers rounds, so a constant column is found by comparing, not by std = 0;
         # taking its own value as the mean then makes it exactly zero when scaled.
         constant = A.min(axis=0) == A.max(axis=0)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            mean = np.where(constant, A[0], A.mean(axis=0))
-            std = np.where(constant, 1.0, A.std(axis=0))
+            average = A.mean(axis=0) if weight is None else np.average(A, axis=0, weights=weight)
+            mean = np.where(constant, A[0], average)
+            if weight is None:
+                spread = A.std(axis=0)
+            else:
+                spread = np.sqrt(np.average((A - average) ** 2, axis=0, weights=weight))
+            std = np.where(constant, 1.0, spread)
         if not np.all(np.isfinite(std) & (std > 0)):
             raise InputError(
                 "a column is too large, too small or not finite, so that its standard deviation "

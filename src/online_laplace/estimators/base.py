@@ -13,10 +13,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from online_laplace import defaults
+from online_laplace.data.checks import Floats
 from online_laplace.ensemble.architecture import Architecture
 from online_laplace.errors import InputError, known_name
 from online_laplace.estimators.checks import count, is_count
-from online_laplace.estimators.training import Settings, estimator_plan
+from online_laplace.estimators.targets import Target
+from online_laplace.estimators.training import Fit, Settings, begin, estimator_plan, go_on
 from online_laplace.memory import check_device, check_size
 from online_laplace.train.online import MEANS
 
@@ -88,7 +90,32 @@ class OnlineLaplaceEstimator(BaseEstimator):  # type: ignore[misc]
             count("members", self.members),
             estimator_plan(procedure, self.optimiser, steps, tolerance),
             check_device(self.device),
+            self._target(),
         )
+
+    def _target(self) -> Target:
+        """What the subclass makes of its target. Raises InputError."""
+        raise NotImplementedError
+
+    def _train(self, rows: Floats, targets: Floats, weight: Floats | None) -> Fit:
+        """Train members from fresh weights or, with warm_start, those of the last fit further."""
+        self.check_size(len(rows), rows.shape[1], targets.shape[1])
+        settings = self._settings()
+        with self._progress() as on_step:
+            if self.warm_start and hasattr(self, "_fit"):
+                return go_on(rows, targets, settings, self._fit, on_step, weight)
+            return begin(rows, targets, settings, self._seeds(), on_step, weight)
+
+    @contextmanager
+    def _unchanged_on_failure(self) -> Iterator[None]:
+        """Put every attribute back where what is done inside does not come to its end."""
+        before = dict(vars(self))
+        try:
+            yield
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
 
     def _seeds(self) -> list[int]:
         """One seed a member, drawn from the random state."""

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from online_laplace.data.checks import Floats
 from online_laplace.errors import InputError
 
 
@@ -40,6 +41,16 @@ def validated(
         names = getattr(estimator, "feature_names_in_", None)
         place = _place(y, "target", None) if words.startswith("Input y") else _place(X, "feature", names)
         raise InputError(f"{words}: {place}remove or fill in such rows first") from None
+
+
+def checked_weights(given: ArrayLike | None, rows: Floats) -> Floats | None:
+    """Weights that are numbers and not negative, one a row, two rows at least above zero; None for none."""
+    if given is None:
+        return None
+    weight: Floats = _check_sample_weight(given, rows, dtype=np.float64, ensure_non_negative=True)
+    if (weight > 0).sum() < 2:
+        raise InputError("at least two rows need a sample_weight above zero")
+    return weight
 
 
 def _place(values: Any, kind: str, names: Sequence[str] | None) -> str:

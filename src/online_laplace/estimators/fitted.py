@@ -16,8 +16,8 @@ from online_laplace.model.mlp import MLP
 from online_laplace.model.model import Model
 from online_laplace.model.prior import Hyper
 from online_laplace.posterior.posterior import Posterior
+from online_laplace.predictive.distribution import Component, mixture_of
 from online_laplace.predictive.gaussian import GaussianPredictive
-from online_laplace.predictive.mixture import Mixture
 from online_laplace.train.trajectory import Snapshots
 from online_laplace.types import Rows
 
@@ -59,16 +59,21 @@ class FittedNetworks:
         return self.target.tensors(self.rows.y)
 
     def mean(self, X: Floats) -> Tensor:
-        """The mixture's mean (m, k), which needs no curvature."""
+        """The mixture's mean (m, k), which needs no curvature where it is a mean of outputs."""
+        if not self.model.likelihood.mean_is_output:
+            return self.mixture(X).mean
         rows = self._chunks(X, max(self.network.widths) * len(self))
-        means = [self.network.forward(self.snapshots.w, part).mean(0) for part in rows]
-        return self.units.inverse(torch.cat(means))
+        return self.units.inverse(torch.cat([self._means(part).mean(0) for part in rows]))
 
-    def mixture(self, X: Floats) -> Mixture:
+    def _means(self, rows: Tensor) -> Tensor:
+        """Every network's mean on the scale of training, its first outputs: (c, m, k)."""
+        return self.network.forward(self.snapshots.w, rows)[..., : self.rows.targets]
+
+    def mixture(self, X: Floats) -> Any:
         """The whole distribution of a new observation at every row, (m, k)."""
         rows = self._tensor(X)
         parts = (_predict(posterior, rows).to_units(self.units) for posterior in self.posteriors())
-        return Mixture.equal(GaussianPredictive.stack(parts, len(self)))
+        return mixture_of(parts, len(self))
 
     def covariance(self, X: Floats, *, noise: bool) -> Tensor:
         """The joint covariance of all rows, target by target: (k, m, m).
@@ -76,8 +81,8 @@ class FittedNetworks:
         That of a mixture: the mean of its parts' covariances and the covariance of their means.
         """
         rows = self._tensor(X)
-        m, k = len(rows), self.network.d_out
-        means = self.network.forward(self.snapshots.w, rows)  # (c, m, k)
+        m, k = len(rows), self.rows.targets
+        means = self._means(rows)
         apart = (means - means.mean(0)).permute(2, 1, 0)  # (k, m, c)
         joint = apart @ apart.mT / len(self)
         for posterior in self.posteriors():
@@ -89,7 +94,7 @@ class FittedNetworks:
         """Functions drawn at the rows of X, each from one network of the mixture: (count, m, k)."""
         of = torch.randint(len(self), (count,), generator=generator, device=generator.device)
         rows = self._tensor(X)
-        drawn = rows.new_empty(count, len(rows), self.network.d_out)
+        drawn = rows.new_empty(count, len(rows), self.rows.targets)
         for c, posterior in enumerate(self.posteriors()):
             chosen = torch.nonzero(of == c).squeeze(-1)
             if len(chosen) == 0:
@@ -98,9 +103,11 @@ class FittedNetworks:
         return self.units.inverse(drawn)
 
     def noise_variance(self) -> Tensor:
-        """The noise that the networks agree on, in the user's units: (k,)."""
-        mean = (1 / self.snapshots.beta).mean(0).expand(self.network.d_out)
-        return mean * self.units.std.reshape(-1).square()
+        """The noise that the networks agree on, in the user's units, averaged over training rows: (k,)."""
+        if self.model.likelihood.scales:
+            mean = (1 / self.snapshots.beta).mean(0).expand(self.rows.targets)
+            return mean * self.units.std.reshape(-1).square()
+        return self.mixture(self.inputs.inverse(self.rows.X.cpu().numpy())).noise_variance.mean(0)
 
     def sensitivity(self) -> Floats:
         """How far the mean moves with each input: √ of the mean over training rows of (∂mean/∂x)², (d_x,).
@@ -112,7 +119,7 @@ class FittedNetworks:
         size = max(1, CHUNK_NUMBERS // (max(self.network.widths) * len(self)))
         for part in self.rows.X.split(size):
             rows = part.clone().requires_grad_()
-            mean = self.network.forward(self.snapshots.w, rows).mean(0)  # (c, m, k) → (m, k)
+            mean = self._means(rows).mean(0)
             for output in mean.unbind(-1):
                 (slope,) = torch.autograd.grad(output.sum(), rows, retain_graph=True)
                 total = total + slope.square().sum(0)
@@ -146,10 +153,11 @@ class FittedNetworks:
         return torch.from_numpy(self.inputs.transform(X)).to(self.rows.X)
 
 
-def _predict(posterior: Posterior, rows: Tensor) -> GaussianPredictive:
+def _predict(posterior: Posterior, rows: Tensor) -> Component:
     """What one network predicts, if its curvature is worth anything. Raises TrainingFailedError."""
     predicted = posterior.predict(rows)
-    assert isinstance(predicted, GaussianPredictive)
+    if not isinstance(predicted, GaussianPredictive):
+        return predicted
     if below_rounding(predicted).any():
         raise TrainingFailedError(
             "the curvature of a network gives negative variances at these rows: the noise or the weight "

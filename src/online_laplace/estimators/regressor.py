@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -11,16 +12,18 @@ from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from online_laplace import defaults
 from online_laplace.data.checks import Floats, check_arrays
 from online_laplace.errors import InputError
 from online_laplace.estimators.base import OnlineLaplaceEstimator
-from online_laplace.estimators.checks import count, validated
+from online_laplace.estimators.checks import checked_weights, count, validated
 from online_laplace.estimators.distribution import (
     PredictiveDistribution,
     torch_generator,
     without_noise,
 )
-from online_laplace.estimators.training import Fit, begin, go_on
+from online_laplace.estimators.targets import NumericTarget
+from online_laplace.estimators.training import Fit
 
 
 class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: ignore[misc]
@@ -46,9 +49,16 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
         random_state: Seeds the initial weights; an int makes `fit` repeatable.
         device: A torch device, such as "cpu" or "cuda".
         verbose: Whether to show a progress bar on stderr.
+        likelihood: "gaussian"; "student-t" for targets with gross errors; "poisson" for counts.
+        noise: "constant", or "varying": the networks also learn how noisy the target is, row by row.
+        resolution: The step in which the target was recorded, such as 1 for whole numbers; None finds it out,
+            0 is none. The noise is never taken to be less than the rounding to that step.
 
     Attributes:
-        noise_std_: The noise's standard deviation in the target's units, a float, or one per target.
+        noise_std_: The noise's standard deviation in the target's units, a float, or one per target; where
+            it varies, the root mean square over the training rows.
+        resolution_: The step in which the target was recorded, 0 where there is none: a float, or one per
+            target.
         beta_: The noise precision, 1 / noise_std_².
         alpha_: The weights' prior precision (inputs and target standardised): a float, or one per group of
             `groups_`. The members' prior variances are averaged.
@@ -66,10 +76,6 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
         n_features_in_: The number of features.
         feature_names_in_: Their names, where X had names.
 
-    Notes:
-        There are no sample weights. A weight could mean a repeated row or a less noisy one; the two differ in
-        how they inform the noise level, and scikit-learn's convention does not cover the second.
-
     Examples:
         >>> from sklearn.datasets import load_diabetes
         >>> from online_laplace import OnlineLaplaceRegressor
@@ -81,30 +87,66 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
         True
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def __init__(
+        self,
+        hidden: int | Sequence[int] = defaults.HIDDEN,
+        activation: str = defaults.ACTIVATION,
+        procedure: str = defaults.PROCEDURE,
+        optimiser: str = defaults.OPTIMISER,
+        prior: str = defaults.PRIOR,
+        members: int = defaults.MEMBERS,
+        max_steps: int = defaults.STEPS,
+        tol: float = 1e-6,
+        warm_start: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        device: str = "cpu",
+        verbose: bool = False,
+        likelihood: str = "gaussian",
+        noise: str = "constant",
+        resolution: float | None = None,
+    ) -> None:
+        super().__init__(
+            hidden,
+            activation,
+            procedure,
+            optimiser,
+            prior,
+            members,
+            max_steps,
+            tol,
+            warm_start,
+            random_state,
+            device,
+            verbose,
+        )
+        self.likelihood = likelihood
+        self.noise = noise
+        self.resolution = resolution
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train on the rows X (n, d), y (n,) or (n, targets).
+
+        A row of `sample_weight` two counts as if it were given twice, one of weight zero as if it were not
+        there. A fit that is refused, fails or is interrupted leaves the estimator as it was.
 
         Raises:
             InputError: a setting or the data cannot be used; the message says what to change.
             TrainingFailedError: no member came to usable weights.
         """
-        self.check_settings()
-        going_on = self.warm_start and hasattr(self, "_fit")
-        rows: Floats
-        targets: Floats
-        rows, targets = validated(self, X, y, multi_output=True, y_numeric=True, ensure_min_samples=2)
-        one_target = targets.ndim == 1
-        rows, targets = check_arrays(rows, targets)
-        self.check_size(len(rows), rows.shape[1], targets.shape[1])
-        settings = self._settings()
-        with self._progress() as on_step:
-            if going_on:
-                fit = go_on(rows, targets, settings, self._fit, on_step)
-            else:
-                fit = begin(rows, targets, settings, self._seeds(), on_step)
-        self._adopt(fit, one_target)
-        _warn_of_failures(fit)
+        with self._unchanged_on_failure():
+            self.check_settings()
+            rows: Floats
+            targets: Floats
+            rows, targets = validated(self, X, y, multi_output=True, y_numeric=True, ensure_min_samples=2)
+            one_target = targets.ndim == 1
+            rows, targets = check_arrays(rows, targets)
+            weight = checked_weights(sample_weight, rows)
+            self._adopt(self._train(rows, targets, weight), one_target)
+        _warn_of_failures(self._fit)
         return self
+
+    def _target(self) -> NumericTarget:
+        return NumericTarget.of(self.likelihood, self.noise, self.resolution)
 
     def predict(
         self, X: ArrayLike, return_std: bool = False, return_cov: bool = False, *, noise: bool = True

@@ -24,6 +24,7 @@ from online_laplace._version import __version__
 from online_laplace.data.checks import Floats
 from online_laplace.data.scaling import Scaler
 from online_laplace.ensemble.architecture import Architecture
+from online_laplace.errors import known_name
 from online_laplace.estimators.fitted import FittedNetworks
 from online_laplace.estimators.model_folder import (
     FORMAT,
@@ -32,7 +33,8 @@ from online_laplace.estimators.model_folder import (
     read_model_arrays,
     write_model,
 )
-from online_laplace.estimators.training import Fit, FitSummary, gaussian_model
+from online_laplace.estimators.training import Fit, FitSummary
+from online_laplace.likelihood import KINDS, Likelihood
 from online_laplace.train.outcome import Outcome
 from online_laplace.train.trajectory import Snapshots
 from online_laplace.types import Rows
@@ -117,6 +119,7 @@ def _document(estimator: OnlineLaplaceEstimator) -> dict[str, Any]:
     if not isinstance(settings["random_state"], Integral):
         settings["random_state"] = None  # a generator's state is not a setting
     names = getattr(estimator, "feature_names_in_", None)
+    likelihood: Any = fit.networks.model.likelihood
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -124,6 +127,7 @@ def _document(estimator: OnlineLaplaceEstimator) -> dict[str, Any]:
         "estimator": type(estimator).__name__,
         "settings": {name: _plain(value) for name, value in settings.items()},
         "architecture": _plain(fit.fixed),
+        "likelihood": {"kind": type(likelihood).__name__, **asdict(likelihood)},
         "one_target": estimator._one_target,
         "features": None if names is None else [str(name) for name in names],
         "rows": fit.networks.rows.n,
@@ -146,6 +150,8 @@ def _arrays(fit: Fit) -> dict[str, Tensor]:
     }
     snapshots = {f"components.{name}": v for name, v in networks.snapshots._asdict().items()}
     rows = {"problem.X": networks.rows.X, "problem.y": networks.rows.y}
+    if networks.rows.weight is not None:
+        rows["problem.weight"] = networks.rows.weight
     state = {_in_file(name): v for name, v in fit.state.items()}
     return scaling | snapshots | rows | {"summary.alpha": torch.from_numpy(fit.summary.alpha)} | state
 
@@ -154,8 +160,9 @@ def _fit(document: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> Fit:
     """The inverse of `_document` and `_arrays`."""
     fixed = document["architecture"] | {"hidden": tuple(document["architecture"]["hidden"])}
     architecture = Architecture(fixed["hidden"], fixed["activation"], fixed["prior"])
-    rows = Rows(arrays["problem.X"], arrays["problem.y"])
-    model = gaussian_model(architecture, rows.X.shape[-1], rows.targets, rows.X)
+    rows = Rows(arrays["problem.X"], arrays["problem.y"], arrays.get("problem.weight"))
+    likelihood = _likelihood(document, rows.targets)
+    model = architecture.model(rows.X.shape[-1], likelihood, rows.X)
     snapshots = Snapshots(*(arrays[f"components.{name}"] for name in Snapshots._fields))
 
     def scaler(name: str) -> Scaler:
@@ -172,6 +179,13 @@ def _fit(document: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> Fit:
         {n.removeprefix("history."): v.numpy() for n, v in state.items() if n.startswith("history.")},
         state,
     )
+
+
+def _likelihood(document: Mapping[str, Any], targets: int) -> Likelihood:
+    """That of the document; the first version of the format had none but Gaussian noise, a β a target."""
+    told = dict(document.get("likelihood", {"kind": "Gaussian", "targets": targets, "scales": targets}))
+    kind = known_name("likelihood in the model", told.pop("kind"), KINDS)
+    return KINDS[kind](**told)
 
 
 def _in_file(name: str) -> str:

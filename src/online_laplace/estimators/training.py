@@ -18,7 +18,7 @@ from online_laplace.ensemble.training import Plan, TrainingData, observe_scored,
 from online_laplace.ensemble.warm_start import joined, packed, restart, with_steps_before
 from online_laplace.errors import InputError
 from online_laplace.estimators.fitted import FittedNetworks
-from online_laplace.likelihood import Gaussian
+from online_laplace.estimators.targets import Target
 from online_laplace.model.mlp import MLP
 from online_laplace.model.model import Model
 from online_laplace.model.network import initial_weights
@@ -40,6 +40,7 @@ class Settings:
     members: int
     plan: Plan
     device: str
+    target: Target
 
     def fixed(self) -> dict[str, object]:
         """What cannot change from one fit to the one that goes on from it, by name."""
@@ -77,24 +78,33 @@ class Fit:
     state: dict[str, Tensor]
 
 
-def gaussian_model(architecture: Architecture, inputs: int, targets: int, like: Tensor) -> Model:
-    """A model with one noise precision a target."""
-    return architecture.model(inputs, Gaussian(targets, scales=targets), like)
-
-
 def begin(
-    X: Floats, y: Floats, settings: Settings, seeds: list[int], on_step: Callable[[int], None] | None
+    X: Floats,
+    y: Floats,
+    settings: Settings,
+    seeds: list[int],
+    on_step: Callable[[int], None] | None = None,
+    weight: Floats | None = None,
 ) -> Fit:
-    """Scale the rows X (n, d_x), y (n, k) by themselves and train members from fresh weights."""
-    inputs, target = Scaler.fit(X), Scaler.fit(y)
-    rows = _rows(X, y, inputs, target, settings.device)
-    model = gaussian_model(settings.architecture, X.shape[1], y.shape[1], rows.X)
+    """Scale the rows X (n, d_x), y (n, k) by themselves and train members from fresh weights.
+
+    A row of `weight` (n,) two counts as two rows.
+    """
+    inputs = Scaler.fit(X, weight)
+    target, likelihood = settings.target.prepare(y, weight)
+    rows = _rows(X, y, weight, inputs, target, settings.device)
+    model = settings.architecture.model(X.shape[1], likelihood, rows.X)
     w = initial_weights(model.network, seeds, rows.X)
     return _fit(model, rows, w, settings, (inputs, target), None, on_step)
 
 
 def go_on(
-    X: Floats, y: Floats, settings: Settings, before: Fit, on_step: Callable[[int], None] | None
+    X: Floats,
+    y: Floats,
+    settings: Settings,
+    before: Fit,
+    on_step: Callable[[int], None] | None = None,
+    weight: Floats | None = None,
 ) -> Fit:
     """Train the members of `before` further, on these rows.
 
@@ -113,19 +123,22 @@ def go_on(
     fitted = before.networks
     network = fitted.model.network
     assert isinstance(network, MLP)
-    if (X.shape[1], y.shape[1]) != (network.d_in, network.d_out):
+    targets = fitted.model.likelihood.targets
+    if (X.shape[1], y.shape[1]) != (network.d_in, targets):
         raise InputError(
             f"warm_start goes on with the same columns: {network.d_in} features and "
-            f"{network.d_out} targets, not {X.shape[1]} and {y.shape[1]}"
+            f"{targets} targets, not {X.shape[1]} and {y.shape[1]}"
         )
-    rows = _rows(X, y, fitted.inputs, fitted.target, settings.device)
+    if type(settings.target.prepare(y, weight)[1]) is not type(fitted.model.likelihood):
+        raise InputError("warm_start goes on with the same likelihood: set warm_start=False to begin anew")
+    rows = _rows(X, y, weight, fitted.inputs, fitted.target, settings.device)
     model = fitted.model.to(rows.X.device)
     w = before.state["state.w"].to(rows.X)
     return _fit(model, rows, w, settings, (fitted.inputs, fitted.target), before, on_step)
 
 
-def _rows(X: Floats, y: Floats, inputs: Scaler, target: Scaler, device: str) -> Rows:
-    arrays = (inputs.transform(X), target.transform(y))
+def _rows(X: Floats, y: Floats, weight: Floats | None, inputs: Scaler, target: Scaler, device: str) -> Rows:
+    arrays = [inputs.transform(X), target.transform(y), *(() if weight is None else (weight,))]
     return Rows(*(torch.from_numpy(array).to(device) for array in arrays))
 
 
@@ -139,7 +152,8 @@ def _fit(
     on_step: Callable[[int], None] | None,
 ) -> Fit:
     members = len(w)
-    shared = Rows(rows.X.expand(members, -1, -1), rows.y.expand(members, -1, -1))
+    weight = None if rows.weight is None else rows.weight.expand(members, -1)
+    shared = Rows(rows.X.expand(members, -1, -1), rows.y.expand(members, -1, -1), weight)
     # One pair of units a target, (1, 1, k): every member sees the same rows.
     units = scalers[1].tensors(w)
     data = TrainingData(shared, Affine(units.mean[None], units.std[None]))
@@ -161,13 +175,13 @@ def _fit(
     return Fit(
         settings.fixed(),
         FittedNetworks(model, chosen, rows, *scalers),
-        _summary(trained, info, usable, rows.n, scalers[1]),
+        _summary(trained, info, usable, float(rows.size), scalers[1]),
         {name: values.cpu().numpy() for name, values in history.items()},
         packed(end, history),
     )
 
 
-def _summary(trained: Trained, info: Info, usable: list[int], n: int, target: Scaler) -> FitSummary:
+def _summary(trained: Trained, info: Info, usable: list[int], n: float, target: Scaler) -> FitSummary:
     """Averages over the usable members, at the weights that predict."""
     evidence = info.laplace_evidence if trained.objective == "laplace" else info.tangent_evidence
     # p(y) = p(scaled y) / std for every row and target

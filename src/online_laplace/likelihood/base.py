@@ -75,8 +75,20 @@ class Likelihood(Protocol):
         Where no precision is learnt it is `beta` itself.
         """
 
+    @property
+    def mean_is_output(self) -> bool:
+        """Whether the mean of the targets is the first outputs, whatever their covariance."""
+
+    def sample(self, f: Tensor, beta: Tensor, generator: torch.Generator) -> Tensor:
+        """New targets for outputs f (…, k) that are known, one each; β broadcasts against them."""
+
     def predict(self, f: Tensor, covariance: Tensor, beta: Tensor) -> Component:
         """New targets at rows with outputs f (…, m, k) of covariance (…, m, k, k)."""
+
+
+def standard_normal(like: Tensor, generator: torch.Generator) -> Tensor:
+    """Standard normal draws in the shape, the dtype and on the device of `like`."""
+    return torch.randn(like.shape, generator=generator, dtype=like.dtype, device=like.device)
 
 
 def by_scale(values: Tensor, count: int) -> Tensor:

@@ -64,6 +64,14 @@ class Categorical:
     def update(self, beta: Tensor, misfit: Tensor, spent: Tensor, n: Count) -> Tensor:
         return beta
 
+    @property
+    def mean_is_output(self) -> bool:
+        return False
+
+    def sample(self, f: Tensor, beta: Tensor, generator: torch.Generator) -> Tensor:
+        chosen = torch.multinomial(f.softmax(-1).flatten(0, -2), 1, generator=generator).squeeze(-1)
+        return torch.nn.functional.one_hot(chosen, self.classes).to(f).view(f.shape)
+
     def predict(self, f: Tensor, covariance: Tensor, beta: Tensor) -> CategoricalPredictive:
         """softmax(f / √(1 + π/8 var f)): MacKay's probit approximation, logit by logit."""
         variance = covariance.diagonal(dim1=-2, dim2=-1)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from online_laplace.errors import InputError
-from online_laplace.likelihood.base import Local
+from online_laplace.likelihood.base import Local, standard_normal
 from online_laplace.predictive.gaussian import GaussianPredictive
 from online_laplace.types import Count
 
@@ -19,6 +20,7 @@ class Gaussian:
 
     targets: int = 1
     scales: int = 1
+    floor: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse a number of precisions that fits neither all outputs nor each."""
@@ -47,6 +49,13 @@ class Gaussian:
         if isinstance(residuals, Tensor):
             residuals = residuals.unsqueeze(-1)
         return (residuals - spent) / misfit
+
+    @property
+    def mean_is_output(self) -> bool:
+        return True
+
+    def sample(self, f: Tensor, beta: Tensor, generator: torch.Generator) -> Tensor:
+        return f + standard_normal(f, generator) * beta.rsqrt()
 
     def predict(self, f: Tensor, covariance: Tensor, beta: Tensor) -> GaussianPredictive:
         """N(f, what the weights leave open + 1/β), output by output."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from online_laplace.likelihood.base import Local
+from online_laplace.likelihood.base import Local, standard_normal
 from online_laplace.predictive.gaussian import GaussianPredictive
 from online_laplace.types import Count
 
@@ -22,6 +22,7 @@ class VaryingGaussian:
     """
 
     targets: int = 1
+    floor: float = 0.0
 
     @property
     def outputs(self) -> int:
@@ -52,6 +53,14 @@ class VaryingGaussian:
 
     def update(self, beta: Tensor, misfit: Tensor, spent: Tensor, n: Count) -> Tensor:
         return beta
+
+    @property
+    def mean_is_output(self) -> bool:
+        return True
+
+    def sample(self, f: Tensor, beta: Tensor, generator: torch.Generator) -> Tensor:
+        mean, s = f.split(self.targets, dim=-1)
+        return mean + standard_normal(mean, generator) * (0.5 * s).exp()
 
     def predict(self, f: Tensor, covariance: Tensor, beta: Tensor) -> GaussianPredictive:
         """Mean μ, the variance that the weights leave it, and the expected noise E[e^s] = e^(s + ½ var s)."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from online_laplace.errors import InputError
-from online_laplace.likelihood.gaussian import Gaussian
 from online_laplace.model.jacobian import BlockJacobian, written_out
 from online_laplace.model.model import Model
-from online_laplace.model.precision import Precision, standard_normal
+from online_laplace.model.precision import Precision
 from online_laplace.model.prior import Hyper
 from online_laplace.predictive.distribution import Component
 from online_laplace.types import Rows
@@ -42,19 +42,24 @@ class Posterior:
         return self.model.likelihood.predict(f, covariance, self.hyper.beta)
 
     def covariance(self, X: Tensor, *, noise: bool = False) -> Tensor:
-        """The joint covariance of all rows and outputs (…, m·k, m·k), outputs fastest.
+        """The joint covariance of the targets of all rows (…, m·k, m·k), targets fastest.
 
-        With `noise`, that of new observations. Raises InputError where the noise is no number of its own.
+        With `noise`, that of new observations. Raises InputError where targets are not outputs and a noise.
         """
-        f, J = self.model.network.linearise(self.w, X)
-        joint = self.H.joint_covariance(written_out(J))
+        self._check_mean("a covariance")
+        _, J = self.model.network.linearise(self.w, X)
+        targets = self.model.likelihood.targets
+        joint = self.H.joint_covariance(written_out(J)[..., :targets, :])
         if noise:
-            variance = self._noise_variance().unsqueeze(-2).expand_as(f).flatten(-2)
+            predicted: Any = self.predict(X)
+            variance = predicted.noise_variance.expand_as(predicted.mean).flatten(-2)
             joint.diagonal(dim1=-2, dim2=-1).add_(variance)
         return joint
 
     def sample(self, X: Tensor, count: int, generator: torch.Generator, *, noise: bool = False) -> Tensor:
         """Functions drawn at the rows of X: (…, count, m, k); new observations with `noise`."""
+        if not noise:
+            self._check_mean("a function without noise")
         # One set of weights for all rows, so that the rows of a draw go together.
         delta = self.H.sample(count, generator)
         parts = BlockJacobian.of(self.model.network, self.w, X)
@@ -65,12 +70,11 @@ class Posterior:
             moved = (delta @ written_out(J).flatten(-3, -2).mT).unflatten(-1, f.shape[-2:])
             drawn[..., chosen, :] = f.unsqueeze(-3) + moved
         if noise:
-            e = standard_normal(drawn.shape, drawn, generator)
-            drawn = drawn + e * self._noise_variance().sqrt()[..., None, None, :]
-        return drawn
+            return self.model.likelihood.sample(drawn, self.hyper.beta[..., None, None, :], generator)
+        return drawn[..., : self.model.likelihood.targets]
 
-    def _noise_variance(self) -> Tensor:
-        """1/β: (…, 1) or (…, k)."""
-        if not isinstance(self.model.likelihood, Gaussian):
-            raise InputError("only Gaussian noise of a learnt precision can be added to functions")
-        return 1 / self.hyper.beta
+    def _check_mean(self, what: str) -> None:
+        if not self.model.likelihood.mean_is_output:
+            raise InputError(
+                f"{what} is defined where targets are outputs and a noise, not for this likelihood"
+            )

@@ -1,0 +1,5 @@
+"""tmp"""
+
+
+def resolution(column):
+    return 0.0

@@ -1,0 +1,93 @@
+"""What a regressor makes of its target: the scale it is trained on, and the likelihood."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Protocol
+
+import numpy as np
+
+from online_laplace.data.checks import Floats
+from online_laplace.data.resolution import resolution
+from online_laplace.data.scaling import Scaler
+from online_laplace.errors import InputError, known_name
+from online_laplace.likelihood import Gaussian, Likelihood, VaryingGaussian
+
+LIKELIHOODS = ("gaussian", "student-t", "poisson")
+NOISES = ("constant", "varying")
+
+
+class Target(Protocol):
+    """How targets y (n, k) as the networks are to see them are scaled, and which likelihood they have."""
+
+    def prepare(self, y: Floats, weight: Floats | None) -> tuple[Scaler, Likelihood]:
+        """Both, learnt from the rows. Raises InputError for targets that the likelihood cannot have."""
+
+
+@dataclass(frozen=True)
+class NumericTarget:
+    """A target of numbers.
+
+    `step` is that in which the target was recorded, None to find out: values that are rounded to steps of δ
+    cannot be known better than to a variance of δ²/12, whatever a network makes of them.
+    """
+
+    likelihood: str = "gaussian"
+    noise: str = "constant"
+    step: float | None = None
+
+    @classmethod
+    def of(cls, likelihood: Any, noise: Any, step: Any) -> NumericTarget:
+        """Check the choices. Raises InputError naming the one that cannot be used."""
+        known_name("likelihood", likelihood, LIKELIHOODS)
+        known_name("noise", noise, NOISES)
+        if noise == "varying" and likelihood != "gaussian":
+            raise InputError(f"noise='varying' is for likelihood='gaussian', not for {likelihood!r}")
+        if step is not None and (not isinstance(step, Real) or not 0 <= float(step) < float("inf")):
+            raise InputError(f"resolution must be zero, a positive number or None, not {step!r}")
+        return cls(likelihood, noise, None if step is None else float(step))
+
+    def prepare(self, y: Floats, weight: Floats | None) -> tuple[Scaler, Likelihood]:
+        """Standardise, unless the target counts; a target with gross errors by its median and quartiles."""
+        k = y.shape[1]
+        if self.likelihood == "poisson":
+            _check_counts(y)
+            from online_laplace.likelihood import Poisson
+
+            return Scaler(np.zeros(k), np.ones(k)), Poisson(k)
+        scaler = robust_scaler(y) if self.likelihood == "student-t" else Scaler.fit(y, weight)
+        floor = self.floor(y, scaler)
+        if self.likelihood == "student-t":
+            from online_laplace.likelihood import StudentT
+
+            return scaler, StudentT(k, floor=floor)
+        if self.noise == "varying":
+            return scaler, VaryingGaussian(k, floor=floor)
+        return scaler, Gaussian(k, scales=k, floor=floor)
+
+    def steps(self, y: Floats) -> Floats:
+        """The step in which each target was recorded, 0 where there is none: (k,)."""
+        found = [resolution(column) if self.step is None else self.step for column in y.T]
+        return np.array(found, dtype=np.float64)
+
+    def floor(self, y: Floats, scaler: Scaler) -> float:
+        """The least noise variance of any target, on the scale that the networks see."""
+        return float(((self.steps(y) / scaler.std) ** 2).min() / 12)
+
+
+def robust_scaler(y: Floats) -> Scaler:
+    """Median and quartiles in the place of mean and std, which gross errors would stretch."""
+    low, middle, high = np.quantile(y, [0.25, 0.5, 0.75], axis=0)
+    spread = (high - low) / 1.349  # the std of a Gaussian with these quartiles
+    fallback = Scaler.fit(y)
+    return Scaler(middle, np.where(spread > 0, spread, fallback.std))
+
+
+def _check_counts(y: Floats) -> None:
+    bad = np.argwhere((y < 0) | (y != np.floor(y)))
+    if len(bad):
+        i, j = bad[0]
+        raise InputError(
+            f"likelihood='poisson' is for counts 0, 1, 2, …, but target {j + 1} is {y[i, j]:g} in row {i + 1}"
+        )
