@@ -30,6 +30,7 @@ def train(
         str | None, typer.Option(help="Units per hidden layer, such as 50 (the paper's) or 50,50.")
     ] = None,
     prior: Annotated[str | None, typer.Option(help="scalar (the paper's), layerwise or ard.")] = None,
+    noise: Annotated[str, typer.Option(help="constant (the paper's), or varying by row.")] = "constant",
     optimiser: Annotated[
         str | None, typer.Option(help="For ol and lm: adam (the paper's) or gauss-newton.")
     ] = None,
@@ -67,6 +68,7 @@ def train(
         "hidden": None if hidden is None else widths(hidden),
         "activation": activation,
         "prior": prior,
+        "noise": noise,
         "optimiser": optimiser,
         "keep": keep,
         "members": members,

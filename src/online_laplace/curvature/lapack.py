@@ -19,11 +19,15 @@ from typing import Any
 
 import torch
 from scipy.linalg import cython_blas, cython_lapack
-from threadpoolctl import ThreadpoolController
 from torch import Tensor
+
+from online_laplace.threads import blas_libraries, replica_threads
 
 # A triangle up to this size is inverted by LAPACK, a larger one by halves and products, which are faster.
 SMALLEST_HALF = 64
+
+# Multiplications, some ten milliseconds: beside them it costs little to wake a thread on a busy machine.
+WORTH_A_THREAD = 1.5e8
 
 _PREFIX = {torch.float64: "d", torch.float32: "s"}
 _REAL = {torch.float64: ctypes.c_double, torch.float32: ctypes.c_float}
@@ -47,7 +51,7 @@ def gram(A: Tensor, out: Tensor, *, of_rows: bool = False, add: bool = False) ->
             _int(order),
         )  # fmt: skip
 
-    _for_each(len(A), work)
+    _for_each(len(A), work, order * order * along / 2)
 
 
 def cholesky_(H: Tensor) -> None:
@@ -55,7 +59,7 @@ def cholesky_(H: Tensor) -> None:
     d = H.shape[-1]
     infos = [ctypes.c_int(0) for _ in range(len(H))]
     potrf = _routine("potrf", H.dtype)
-    _for_each(len(H), lambda i: potrf(b"U", _int(d), _at(H, i), _int(d), ctypes.byref(infos[i])))
+    _for_each(len(H), lambda i: potrf(b"U", _int(d), _at(H, i), _int(d), ctypes.byref(infos[i])), d**3 / 6)
     for i, info in enumerate(infos):
         if info.value != 0:
             H[i].diagonal().fill_(torch.nan)
@@ -64,7 +68,7 @@ def cholesky_(H: Tensor) -> None:
 def invert_lower_(L: Tensor) -> None:
     """Overwrite the lower triangles of L (r, d, d) with their inverses."""
     d = L.shape[-1]
-    _for_each(len(L), lambda i: _invert(_at(L, i), d, d, L.dtype))
+    _for_each(len(L), lambda i: _invert(_at(L, i), d, d, L.dtype), d**3 / 6)
 
 
 def _invert(start: int, d: int, stride: int, dtype: torch.dtype) -> None:
@@ -97,7 +101,7 @@ def solve_(L: Tensor, b: Tensor, *, inverted: bool) -> None:
         for trans in (b"T", b"N"):
             routine(b"U", trans, b"N", _int(d), _at(L, i), _int(d), _at(b, i), _int(1))
 
-    _for_each(len(L), work)
+    _for_each(len(L), work, d * d)
 
 
 def solve_lower_(L: Tensor, B: Tensor, *, inverted: bool, transposed: bool = False) -> None:
@@ -113,7 +117,7 @@ def solve_lower_(L: Tensor, B: Tensor, *, inverted: bool, transposed: bool = Fal
             b"R", b"U", trans, b"N", _int(m), _int(d), one, _at(L, i), _int(d), _at(B, i), _int(m)
         )  # fmt: skip
 
-    _for_each(len(L), work)
+    _for_each(len(L), work, d * d * m / 2)
 
 
 def squared_norms(A: Tensor) -> Tensor:
@@ -123,16 +127,22 @@ def squared_norms(A: Tensor) -> Tensor:
     return torch.tensor(norms, dtype=A.dtype)
 
 
-def _for_each(count: int, work: Callable[[int], None]) -> None:
-    """Do the work for every replica: side by side if there are enough of them, else with threads inside."""
-    threads = torch.get_num_threads()
-    if count < threads:
+def _for_each(count: int, work: Callable[[int], None], products: float) -> None:
+    """Do the work for every replica: side by side if there are enough of them, else with threads inside.
+
+    `products` are the multiplications that one replica takes. Where threads must not wait for each other on a
+    busy machine, little work is left to one.
+    """
+    threads, inside = replica_threads()
+    if not inside and products < WORTH_A_THREAD:
+        threads = 1
+    if count < threads and inside:
         with _blas_threads(threads):
             for i in range(count):
                 work(i)
         return
     with _blas_threads(1):
-        if threads == 1:
+        if threads == 1 or count == 1:
             for i in range(count):
                 work(i)
         else:
@@ -145,16 +155,10 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="replica")
 
 
-@cache
-def _libraries() -> list[Any]:
-    """What controls the threads of every BLAS in this process; torch's own follows torch."""
-    return ThreadpoolController().select(user_api="blas").lib_controllers
-
-
 @contextmanager
 def _blas_threads(count: int) -> Iterator[None]:
     """As many threads for BLAS as it may have beside torch's, which rest meanwhile."""
-    changed = [(library, n) for library in _libraries() if (n := library.get_num_threads()) != count]
+    changed = [(library, n) for library in blas_libraries() if (n := library.get_num_threads()) != count]
     for library, _ in changed:
         library.set_num_threads(count)
     try:

@@ -20,6 +20,7 @@ from online_laplace.estimators.checks import count, is_count
 from online_laplace.estimators.targets import Target
 from online_laplace.estimators.training import Fit, Settings, begin, estimator_plan, go_on
 from online_laplace.memory import check_device, check_size
+from online_laplace.threads import one_thread_each
 from online_laplace.train.online import MEANS
 
 
@@ -97,6 +98,7 @@ class OnlineLaplaceEstimator(BaseEstimator):  # type: ignore[misc]
         """What the subclass makes of its target. Raises InputError."""
         raise NotImplementedError
 
+    @one_thread_each()
     def _train(self, rows: Floats, targets: Floats, weight: Floats | None) -> Fit:
         """Train members from fresh weights or, with warm_start, those of the last fit further."""
         self.check_size(len(rows), rows.shape[1], targets.shape[1])
@@ -113,8 +115,8 @@ class OnlineLaplaceEstimator(BaseEstimator):  # type: ignore[misc]
         try:
             yield
         except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
+            self.__dict__.clear()
+            self.__dict__.update(before)
             raise
 
     def _seeds(self) -> list[int]:

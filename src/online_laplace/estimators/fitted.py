@@ -18,6 +18,7 @@ from online_laplace.model.prior import Hyper
 from online_laplace.posterior.posterior import Posterior
 from online_laplace.predictive.distribution import Component, mixture_of
 from online_laplace.predictive.gaussian import GaussianPredictive
+from online_laplace.threads import one_thread_each
 from online_laplace.train.trajectory import Snapshots
 from online_laplace.types import Rows
 
@@ -58,6 +59,7 @@ class FittedNetworks:
         """From the networks' targets to the user's, each (1, k)."""
         return self.target.tensors(self.rows.y)
 
+    @one_thread_each()
     def mean(self, X: Floats) -> Tensor:
         """The mixture's mean (m, k), which needs no curvature where it is a mean of outputs."""
         if not self.model.likelihood.mean_is_output:
@@ -69,12 +71,14 @@ class FittedNetworks:
         """Every network's mean on the scale of training, its first outputs: (c, m, k)."""
         return self.network.forward(self.snapshots.w, rows)[..., : self.rows.targets]
 
+    @one_thread_each()
     def mixture(self, X: Floats) -> Any:
         """The whole distribution of a new observation at every row, (m, k)."""
         rows = self._tensor(X)
         parts = (_predict(posterior, rows).to_units(self.units) for posterior in self.posteriors())
         return mixture_of(parts, len(self))
 
+    @one_thread_each()
     def covariance(self, X: Floats, *, noise: bool) -> Tensor:
         """The joint covariance of all rows, target by target: (k, m, m).
 
@@ -90,6 +94,7 @@ class FittedNetworks:
             joint += whole.diagonal(dim1=1, dim2=3).permute(2, 0, 1) / len(self)
         return joint * self.units.std.reshape(k, 1, 1).square()
 
+    @one_thread_each()
     def draw(self, X: Floats, count: int, generator: torch.Generator, *, noise: bool) -> Tensor:
         """Functions drawn at the rows of X, each from one network of the mixture: (count, m, k)."""
         of = torch.randint(len(self), (count,), generator=generator, device=generator.device)
@@ -102,6 +107,7 @@ class FittedNetworks:
             drawn[chosen] = posterior.sample(rows, len(chosen), generator, noise=noise)
         return self.units.inverse(drawn)
 
+    @one_thread_each()
     def noise_variance(self) -> Tensor:
         """The noise that the networks agree on, in the user's units, averaged over training rows: (k,)."""
         if self.model.likelihood.scales:
@@ -109,6 +115,7 @@ class FittedNetworks:
             return mean * self.units.std.reshape(-1).square()
         return self.mixture(self.inputs.inverse(self.rows.X.cpu().numpy())).noise_variance.mean(0)
 
+    @one_thread_each()
     def sensitivity(self) -> Floats:
         """How far the mean moves with each input: √ of the mean over training rows of (∂mean/∂x)², (d_x,).
 

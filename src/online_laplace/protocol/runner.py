@@ -14,7 +14,6 @@ from online_laplace.data import Table
 from online_laplace.ensemble.ensemble import Ensembles, Summary
 from online_laplace.ensemble.training import TrainingData, train
 from online_laplace.errors import known_name
-from online_laplace.likelihood import Gaussian
 from online_laplace.memory import check_size
 from online_laplace.model.mlp import MLP
 from online_laplace.model.model import Model
@@ -107,14 +106,14 @@ def prepare(
 ) -> tuple[Model, TrainingData]:
     """The model and the rows that a procedure trains on. Raises InputError for what memory cannot hold."""
     network = network_of(table, spec)
-    check_size(len(table.y), 1, network.d_w, len(splits) * spec.members, spec.device)
-    model = spec.architecture.model(table.X.shape[1], Gaussian(), spec.like(), spec.curvature)
+    check_size(len(table.y), network.d_out, network.d_w, len(splits) * spec.members, spec.device)
+    model = spec.architecture.model(table.X.shape[1], spec.likelihood, spec.like(), spec.curvature)
     return model, training_data(table, spec, list(splits), validate=procedure == "offline")
 
 
 def network_of(table: Table, spec: Specification) -> MLP:
     """The network that a protocol trains on a table."""
-    return spec.architecture.network(table.X.shape[1], 1)
+    return spec.architecture.network(table.X.shape[1], spec.likelihood.outputs)
 
 
 @dataclass(frozen=True)

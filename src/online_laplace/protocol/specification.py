@@ -12,6 +12,7 @@ from online_laplace.curvature import STRUCTURES
 from online_laplace.ensemble.architecture import Architecture
 from online_laplace.ensemble.training import Plan
 from online_laplace.errors import InputError, known_name
+from online_laplace.likelihood import Gaussian, Likelihood, VaryingGaussian
 from online_laplace.memory import check_device
 from online_laplace.model.precision import Structure
 from online_laplace.train.adam import Adam
@@ -20,6 +21,7 @@ from online_laplace.train.adam import Adam
 ONLINE_STEPS = {"housing": 1000, "wine": 1000, "concrete": 2000, "energy": 30000, "yacht": 10000}
 OTHER_STEPS = 2000
 
+NOISES: dict[str, type[Gaussian] | type[VaryingGaussian]] = {"constant": Gaussian, "varying": VaryingGaussian}
 MEMBER_WEIGHTS = ("equal", "evidence")
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
@@ -31,6 +33,7 @@ class Specification:
     hidden: tuple[int, ...] = (50,)
     activation: str = "tanh"
     prior: str = "scalar"
+    noise: str = "constant"
     alpha: float = 1.0
     beta: float = 1.0
     optimiser: str = "adam"
@@ -57,6 +60,7 @@ class Specification:
     def __post_init__(self) -> None:
         """Check every setting at the door, before anything is trained."""
         known_name("dtype", self.dtype, DTYPES)
+        known_name("noise", self.noise, NOISES)
         known_name("curvature form", self.form, STRUCTURES)
         known_name("weighting of members", self.member_weights, MEMBER_WEIGHTS)
         positive = ("alpha", "beta", "offline_alpha", "offline_beta", "learning_rate")
@@ -78,6 +82,11 @@ class Specification:
     def architecture(self) -> Architecture:
         """The network and its prior."""
         return Architecture(self.hidden, self.activation, self.prior)
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """Gaussian noise, constant or varying by row."""
+        return NOISES[self.noise]()
 
     @property
     def curvature(self) -> Structure:

@@ -1,0 +1,68 @@
+"""Threads that behave on a busy machine: replicas share the cores, and each of them has one.
+
+Threads inside a matrix product wait for each other in a loop that keeps their core busy. Beside another
+program, where one of them does not get its core at once, a small product then takes a hundred times as long.
+Threads that take whole replicas meet rarely, and sleep while they wait.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ContextDecorator
+from functools import cache
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from threadpoolctl import ThreadpoolController
+
+_lock = threading.Lock()
+_depth = 0
+_allowed = 1
+_blas: list[tuple[Any, int]] = []
+
+
+@cache
+def blas_libraries() -> list[Any]:
+    """What controls the threads of every BLAS in this process; torch's own follows torch."""
+    import scipy.linalg.cython_blas  # noqa: F401 - so that it is loaded
+
+    return ThreadpoolController().select(user_api="blas").lib_controllers
+
+
+class one_thread_each(ContextDecorator):  # noqa: N801 - used like a function
+    """While this is entered, torch and BLAS have one thread, and replicas share as many as torch had before.
+
+    What torch was set to when it was first entered comes back when it is last left, whatever happens between.
+    """
+
+    def __enter__(self) -> Self:
+        """Take torch's threads, unless somebody has them already."""
+        global _depth, _allowed
+        with _lock:
+            if _depth == 0:
+                _allowed = torch.get_num_threads()
+                torch.set_num_threads(1)
+                # Once for all: to change it around every product costs more than the product.
+                _blas[:] = [(library, library.get_num_threads()) for library in blas_libraries()]
+                for library, _ in _blas:
+                    library.set_num_threads(1)
+            _depth += 1
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give them back, if nobody else has them."""
+        global _depth
+        with _lock:
+            _depth -= 1
+            if _depth == 0:
+                torch.set_num_threads(_allowed)
+                for library, threads in _blas:
+                    library.set_num_threads(threads)
+
+
+def replica_threads() -> tuple[int, bool]:
+    """How many threads replicas may share, and whether a single one may have them all inside its products."""
+    return (_allowed, False) if _depth else (torch.get_num_threads(), True)
