@@ -1,8 +1,21 @@
 """Likelihoods, one a file; to add one, copy the anatomy of the nearest."""
 
 from online_laplace.likelihood.base import Likelihood, Local, by_scale
+from online_laplace.likelihood.bernoulli import Bernoulli
 from online_laplace.likelihood.categorical import Categorical
 from online_laplace.likelihood.gaussian import Gaussian
+from online_laplace.likelihood.poisson import Poisson
+from online_laplace.likelihood.student import StudentT
 from online_laplace.likelihood.varying_gaussian import VaryingGaussian
 
-__all__ = ["Categorical", "Gaussian", "Likelihood", "Local", "VaryingGaussian", "by_scale"]
+__all__ = [
+    "Bernoulli",
+    "Categorical",
+    "Gaussian",
+    "Likelihood",
+    "Local",
+    "Poisson",
+    "StudentT",
+    "VaryingGaussian",
+    "by_scale",
+]
