@@ -5,6 +5,7 @@ One replica at a time, dense matrices, no whitening.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,15 @@ from torch import Tensor
 from torch import distributions as dist
 from torch.func import jacrev
 
-from online_laplace.likelihood import Categorical, Gaussian, Likelihood, VaryingGaussian
+from online_laplace.likelihood import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    Likelihood,
+    Poisson,
+    StudentT,
+    VaryingGaussian,
+)
 from online_laplace.model.mlp import MLP
 from online_laplace.model.precision import Structure
 from online_laplace.types import Rows
@@ -25,13 +34,27 @@ LIKELIHOODS: dict[str, Likelihood] = {
     "Gaussian with a β per output": Gaussian(2, 2),
     "varying Gaussian": VaryingGaussian(),
     "varying Gaussian of two targets": VaryingGaussian(2),
+    "varying Gaussian over a floor": VaryingGaussian(floor=0.3),
+    "Student's t": StudentT(),
+    "Student's t of two targets over a floor": StudentT(2, floor=0.2),
+    "counts": Poisson(),
+    "counts of two kinds": Poisson(2),
+    "one logit": Bernoulli(),
     "two classes": Categorical(2),
     "three classes": Categorical(3),
 }
 
 
+def _seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
 def targets_for(likelihood: Likelihood, *shape: int, seed: int) -> Tensor:
     """Targets (…, n, targets) that a likelihood can have made."""
+    if isinstance(likelihood, Poisson):
+        return torch.poisson((normal(*shape, likelihood.targets, seed=seed) + 0.5).exp(), _seeded(seed))
+    if isinstance(likelihood, Bernoulli):
+        return (normal(*shape, 1, seed=seed) > 0).to(torch.float64)
     if isinstance(likelihood, Categorical):
         generator = torch.Generator().manual_seed(seed)
         return torch.eye(likelihood.classes, dtype=torch.float64)[
@@ -67,7 +90,16 @@ def log_density(likelihood: Likelihood, f: Tensor, y: Tensor, beta: Tensor) -> T
         return dist.Normal(f, beta.rsqrt(), validate_args=False).log_prob(y).sum()
     if isinstance(likelihood, VaryingGaussian):
         mean, s = f[..., : likelihood.targets], f[..., likelihood.targets :]
-        return dist.Normal(mean, (s / 2).exp(), validate_args=False).log_prob(y).sum()
+        sigma = (likelihood.floor + s.exp()).sqrt()
+        return dist.Normal(mean, sigma, validate_args=False).log_prob(y).sum()
+    if isinstance(likelihood, StudentT):
+        mean, s, t = f.split(likelihood.targets, dim=-1)
+        sigma, nu = (likelihood.floor + s.exp()).sqrt(), 1 + 4 * t.exp()
+        return dist.StudentT(nu, mean, sigma, validate_args=False).log_prob(y).sum()
+    if isinstance(likelihood, Poisson):
+        return dist.Poisson(f.exp(), validate_args=False).log_prob(y).sum()
+    if isinstance(likelihood, Bernoulli):
+        return dist.Bernoulli(logits=f, validate_args=False).log_prob(y).sum()
     return dist.Categorical(logits=f, validate_args=False).log_prob(y.argmax(-1)).sum()
 
 
@@ -77,18 +109,41 @@ def curvature_in_outputs(likelihood: Likelihood, f: Tensor, y: Tensor, beta: Ten
     def second(outputs: Tensor, target: Tensor) -> Tensor:
         return -jacrev(jacrev(lambda g: log_density(likelihood, g, target, beta)))(outputs)
 
-    if not isinstance(likelihood, VaryingGaussian):
+    if not isinstance(likelihood, VaryingGaussian | StudentT):
         return torch.stack([second(outputs, target) for outputs, target in zip(f, y, strict=True)])
-    # Gauss-Hermite quadrature: the Hessian is a quadratic in each target, for which five points are exact.
-    points, weights = (torch.from_numpy(a) for a in np.polynomial.hermite_e.hermegauss(5))
-    weights = weights / weights.sum()
-    expected = []
-    for outputs in f:
-        mean, s = outputs[: likelihood.targets], outputs[likelihood.targets :]
-        parts = [p * second(outputs, mean + (s / 2).exp() * x) for x, p in zip(points, weights, strict=True)]
-        # the same x for all targets is enough: no term holds two of them
-        expected.append(torch.stack(parts).sum(0))
-    return torch.stack(expected)
+    # no term holds two targets: the same deviation for all of them is enough
+    return torch.stack([expected_over_targets(likelihood, outputs, second) for outputs in f])
+
+
+def expected_over_targets(
+    likelihood: VaryingGaussian | StudentT, outputs: Tensor, second: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    """The mean of second(outputs, y) over the targets that the likelihood expects: (k, k)."""
+    mean, s = outputs[: likelihood.targets], outputs[likelihood.targets : 2 * likelihood.targets]
+    sigma = (likelihood.floor + s.exp()).sqrt()
+    if isinstance(likelihood, VaryingGaussian):
+        # Gauss-Hermite quadrature: the Hessian is a quadratic in each target: five points are exact.
+        points, weights = (torch.from_numpy(a) for a in np.polynomial.hermite_e.hermegauss(5))
+        parts = [p * second(outputs, mean + sigma * x) for x, p in zip(points, weights, strict=True)]
+        return torch.stack(parts).sum(0) / weights.sum()
+    # With r = √ν tan θ the density of r is cos^(ν − 1) θ: of each entry, a periodic function of θ at least at
+    # its ends, whose mean the tanh-sinh rule takes to rounding.
+    nu = 1 + 4 * outputs[2 * likelihood.targets :].exp()
+    x = torch.linspace(-3.2, 3.2, 129, dtype=torch.float64)
+    theta = 0.5 * torch.pi * (0.5 * torch.pi * x.sinh()).tanh()
+    measure = x.cosh() / (0.5 * torch.pi * x.sinh()).cosh().square()
+    total = torch.zeros(len(outputs), len(outputs), dtype=torch.float64)
+    of_each = torch.arange(likelihood.targets).repeat(3)
+    for angle, width in zip(theta, measure, strict=True):
+        density = width * angle.cos() ** (nu - 1)
+        weight = density / _normaliser(theta, measure, nu)
+        # an entry of two targets is zero, so that the weight of either will do
+        total = total + weight[of_each, None] * second(outputs, mean + sigma * nu.sqrt() * angle.tan())
+    return total
+
+
+def _normaliser(theta: Tensor, measure: Tensor, nu: Tensor) -> Tensor:
+    return (measure[:, None] * theta.cos()[:, None] ** (nu - 1)).sum(0)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from online_laplace.curvature import diagonal, dual, exact, primal, spectral
 from online_laplace.evidence import elbo, laplace_evidence, posterior_mode, tangent_evidence
 from online_laplace.hyper.fixed_weights import maximise_evidence
 from online_laplace.hyper.mackay import at_mode, at_weights, mackay_update, statistics
-from online_laplace.likelihood import Categorical, Gaussian, VaryingGaussian
+from online_laplace.likelihood import Bernoulli, Categorical, Gaussian, Poisson, StudentT, VaryingGaussian
 from online_laplace.model.mlp import MLP
 from online_laplace.model.model import Model
 from online_laplace.model.module import ModuleNetwork
@@ -25,6 +25,7 @@ from online_laplace.types import Rows
 __all__ = [
     "MLP",
     "Adam",
+    "Bernoulli",
     "Categorical",
     "GaussNewton",
     "Gaussian",
@@ -32,9 +33,11 @@ __all__ = [
     "ModuleNetwork",
     "Monitor",
     "Online",
+    "Poisson",
     "Posterior",
     "Rows",
     "Schedule",
+    "StudentT",
     "VaryingGaussian",
     "at_mode",
     "at_weights",

@@ -17,9 +17,19 @@ import torch
 from threadpoolctl import ThreadpoolController
 
 _lock = threading.Lock()
-_depth = 0
-_allowed = 1
+# BLAS is one for the process: how often it is entered by any thread, and what its libraries had before.
+_entered = 0
 _blas: list[tuple[Any, int]] = []
+
+
+class _OfThread(threading.local):
+    """torch counts its threads for each thread that calls it: how often this one entered, and what it had."""
+
+    entered = 0
+    threads = 1
+
+
+_here = _OfThread()
 
 
 @cache
@@ -33,36 +43,40 @@ def blas_libraries() -> list[Any]:
 class one_thread_each(ContextDecorator):  # noqa: N801 - used like a function
     """While this is entered, torch and BLAS have one thread, and replicas share as many as torch had before.
 
-    What torch was set to when it was first entered comes back when it is last left, whatever happens between.
+    What was set when it was first entered comes back when it is last left, whatever happens between.
     """
 
     def __enter__(self) -> Self:
-        """Take torch's threads, unless somebody has them already."""
-        global _depth, _allowed
+        """Take the threads, unless somebody has them already."""
+        global _entered
+        if _here.entered == 0:
+            _here.threads = torch.get_num_threads()
+            torch.set_num_threads(1)
+        _here.entered += 1
         with _lock:
-            if _depth == 0:
-                _allowed = torch.get_num_threads()
-                torch.set_num_threads(1)
+            if _entered == 0:
                 # Once for all: to change it around every product costs more than the product.
                 _blas[:] = [(library, library.get_num_threads()) for library in blas_libraries()]
                 for library, _ in _blas:
                     library.set_num_threads(1)
-            _depth += 1
+            _entered += 1
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Give them back, if nobody else has them."""
-        global _depth
+        global _entered
+        _here.entered -= 1
+        if _here.entered == 0:
+            torch.set_num_threads(_here.threads)
         with _lock:
-            _depth -= 1
-            if _depth == 0:
-                torch.set_num_threads(_allowed)
+            _entered -= 1
+            if _entered == 0:
                 for library, threads in _blas:
                     library.set_num_threads(threads)
 
 
 def replica_threads() -> tuple[int, bool]:
     """How many threads replicas may share, and whether a single one may have them all inside its products."""
-    return (_allowed, False) if _depth else (torch.get_num_threads(), True)
+    return (_here.threads, False) if _here.entered else (torch.get_num_threads(), True)

@@ -12,7 +12,7 @@ from online_laplace.curvature import dual, exact, primal, spectral
 from online_laplace.errors import InputError
 from online_laplace.evidence import elbo, laplace_evidence, posterior_mode, tangent_evidence
 from online_laplace.hyper.mackay import at_mode, at_weights, mackay_update, statistics
-from online_laplace.likelihood import Categorical, Gaussian, VaryingGaussian
+from online_laplace.likelihood import Bernoulli, Categorical, Gaussian, Poisson, StudentT, VaryingGaussian
 from online_laplace.likelihood.base import by_scale
 from online_laplace.model.mlp import MLP
 from online_laplace.posterior.posterior import Posterior
@@ -109,9 +109,27 @@ def exact_loss(likelihood, f, y):
         return sum((a - b) ** 2 for a, b in zip(f, y, strict=True)) / 2
     if isinstance(likelihood, VaryingGaussian):
         k = likelihood.targets
-        return sum(((b - m) ** 2 * mpmath.exp(-s) + s) / 2 for m, s, b in zip(f[:k], f[k:], y, strict=True))
+        variances = [likelihood.floor + mpmath.exp(s) for s in f[k:]]
+        each = zip(f[:k], variances, y, strict=True)
+        return sum(((b - m) ** 2 / v + mpmath.log(v)) / 2 for m, v, b in each)
+    if isinstance(likelihood, StudentT):
+        k = likelihood.targets
+        return sum(
+            exact_student(likelihood.floor, *each)
+            for each in zip(f[:k], f[k : 2 * k], f[2 * k :], y, strict=True)
+        )
+    if isinstance(likelihood, Poisson):
+        return sum(mpmath.exp(a) - b * a for a, b in zip(f, y, strict=True))
+    if isinstance(likelihood, Bernoulli):
+        return mpmath.log(1 + mpmath.exp(f[0])) - y[0] * f[0]
     chosen = sum(a * b for a, b in zip(f, y, strict=True))
     return mpmath.log(sum(mpmath.exp(a) for a in f)) - chosen
+
+
+def exact_student(floor, mean, s, t, y):
+    variance, nu = floor + mpmath.exp(s), 1 + 4 * mpmath.exp(t)
+    constant = mpmath.loggamma(nu / 2) - mpmath.loggamma((nu + 1) / 2) + mpmath.log(nu * variance) / 2
+    return constant + (nu + 1) / 2 * mpmath.log(1 + (y - mean) ** 2 / (nu * variance))
 
 
 @every_likelihood
@@ -298,6 +316,11 @@ def learnable(likelihood, n=40, replicas=()):
     if isinstance(likelihood, Categorical):
         noisy = 3 * clean[..., : likelihood.classes] + normal(*replicas, n, likelihood.classes, seed=1)
         return Rows(X, torch.eye(likelihood.classes, dtype=torch.float64)[noisy.argmax(-1)])
+    if isinstance(likelihood, Bernoulli):
+        return Rows(X, (clean[..., :1] + 0.3 * normal(*replicas, n, 1, seed=1) > 0).to(torch.float64))
+    if isinstance(likelihood, Poisson):
+        rate = (1 + clean[..., : likelihood.targets]).exp()
+        return Rows(X, torch.poisson(rate, torch.Generator().manual_seed(1)))
     scale = (0.5 * X[..., :1]).exp() if isinstance(likelihood, VaryingGaussian) else 1
     noise = 0.3 * scale * normal(*replicas, n, likelihood.targets, seed=1)
     return Rows(X, clean[..., : likelihood.targets] + noise)

@@ -12,6 +12,7 @@ from torch import Tensor
 from online_laplace.data.checks import Floats
 from online_laplace.errors import InputError
 from online_laplace.estimators.checks import count
+from online_laplace.predictive.gaussian import GaussianPredictive
 from online_laplace.predictive.mixture import Mixture
 
 
@@ -146,6 +147,7 @@ def _between(what: str, given: ArrayLike) -> Floats:
 def without_noise(mixture: Mixture) -> Mixture:
     """The distribution of the function itself, not of a new observation of it."""
     components = mixture.components
+    assert isinstance(components, GaussianPredictive)
     silent = torch.zeros_like(components.noise_variance)
     return replace(mixture, components=replace(components, noise_variance=silent))
 

@@ -12,7 +12,7 @@ from online_laplace.data.checks import Floats
 from online_laplace.data.resolution import resolution
 from online_laplace.data.scaling import Scaler
 from online_laplace.errors import InputError, known_name
-from online_laplace.likelihood import Gaussian, Likelihood, VaryingGaussian
+from online_laplace.likelihood import Gaussian, Likelihood, Poisson, StudentT, VaryingGaussian
 
 LIKELIHOODS = ("gaussian", "student-t", "poisson")
 NOISES = ("constant", "varying")
@@ -53,14 +53,10 @@ class NumericTarget:
         k = y.shape[1]
         if self.likelihood == "poisson":
             _check_counts(y)
-            from online_laplace.likelihood import Poisson
-
             return Scaler(np.zeros(k), np.ones(k)), Poisson(k)
         scaler = robust_scaler(y) if self.likelihood == "student-t" else Scaler.fit(y, weight)
         floor = self.floor(y, scaler)
         if self.likelihood == "student-t":
-            from online_laplace.likelihood import StudentT
-
             return scaler, StudentT(k, floor=floor)
         if self.noise == "varying":
             return scaler, VaryingGaussian(k, floor=floor)

@@ -54,6 +54,14 @@ class Likelihood(Protocol):
         """How many outputs k the network must have."""
 
     @property
+    def heads(self) -> tuple[str, ...]:
+        """A name for each output, "" for an ordinary one.
+
+        The last layer's weights of a named one have prior groups of their own, so that a noise or a shape
+        stays constant unless the rows ask for more.
+        """
+
+    @property
     def scales(self) -> int:
         """How many precisions β it learns: 0, 1 for all outputs, or k, one per output."""
 

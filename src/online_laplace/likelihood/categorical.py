@@ -38,6 +38,10 @@ class Categorical:
         return self.classes
 
     @property
+    def heads(self) -> tuple[str, ...]:
+        return ("",) * self.classes
+
+    @property
     def scales(self) -> int:
         """None: logits have their own scale."""
         return 0

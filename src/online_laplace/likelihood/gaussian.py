@@ -10,26 +10,37 @@ from torch import Tensor
 
 from online_laplace.errors import InputError
 from online_laplace.likelihood.base import Local, standard_normal
+from online_laplace.likelihood.floor import check_floor
 from online_laplace.predictive.gaussian import GaussianPredictive
 from online_laplace.types import Count
 
 
 @dataclass(frozen=True)
 class Gaussian:
-    """y = f + noise, noise ~ N(0, 1/β); −log p = ½ β ‖y − f‖² − ½ n log(β / 2π)."""
+    """y = f + noise, noise ~ N(0, 1/β); −log p = ½ β ‖y − f‖² − ½ n log(β / 2π).
+
+    1/β is never learnt below `floor`, the least noise variance in the network's units: for a target recorded
+    in steps of δ, δ²/12 over the square of its std. Where MacKay's β would be above 1/floor it is 1/floor
+    itself, and `at_floor` says so: there the evidence would rise still, if the noise could fall.
+    """
 
     targets: int = 1
     scales: int = 1
     floor: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse a number of precisions that fits neither all outputs nor each."""
+        """Refuse a number of precisions that fits neither all outputs nor each, and what is no floor."""
+        check_floor(self.floor)
         if self.scales not in (1, self.targets):
             raise InputError(f"{self.targets} outputs have one β or one each, not {self.scales}")
 
     @property
     def outputs(self) -> int:
         return self.targets
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        return ("",) * self.targets
 
     def local(self, f: Tensor, y: Tensor) -> Local:
         """The residual is white already."""
@@ -44,11 +55,16 @@ class Gaussian:
         return 0.5 * self._residuals(n) * (beta / (2 * math.pi)).log().sum(-1)
 
     def update(self, beta: Tensor, misfit: Tensor, spent: Tensor, n: Count) -> Tensor:
-        """(n − γ) / ‖y − h(μ)‖²."""
+        """(n − γ) / ‖y − h(μ)‖², or 1/floor where that is less."""
         residuals = self._residuals(n)
         if isinstance(residuals, Tensor):
             residuals = residuals.unsqueeze(-1)
-        return (residuals - spent) / misfit
+        learnt = (residuals - spent) / misfit
+        return learnt.clamp(max=1 / self.floor) if self.floor else learnt
+
+    def at_floor(self, beta: Tensor) -> Tensor:
+        """Which precisions (…, b) the floor holds, to be told wherever the noise is: bool."""
+        return beta * self.floor >= 1
 
     @property
     def mean_is_output(self) -> bool:

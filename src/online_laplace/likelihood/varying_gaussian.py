@@ -9,24 +9,34 @@ import torch
 from torch import Tensor
 
 from online_laplace.likelihood.base import Local, standard_normal
+from online_laplace.likelihood.floor import check_floor, learnt_share, log_variance, log_variance_change
 from online_laplace.predictive.gaussian import GaussianPredictive
 from online_laplace.types import Count
 
 
 @dataclass(frozen=True)
 class VaryingGaussian:
-    """y ~ N(μ, e^s) with outputs f = (μ, s), all means first.
+    """y ~ N(μ, σ²), σ² = floor + e^s, with outputs f = (μ, s), all means first.
 
-    −log p = ½ (r² + s + log 2π) with r = (y − μ)/σ and σ = e^(s/2).
-    The curvature is Fisher's, the expectation of the Hessian over y: diag(1/σ², ½), positive everywhere.
+    −log p = ½ (r² + log σ² + log 2π) with r = (y − μ)/σ. With ρ = e^s/σ² = ∂ log σ²/∂s, which is 1 without a
+    floor, minus the gradient is (r/σ, ½ ρ (r² − 1)). The curvature is Fisher's, the expectation of the
+    Hessian over y: diag(1/σ², ½ ρ²), positive everywhere.
     """
 
     targets: int = 1
     floor: float = 0.0
 
+    def __post_init__(self) -> None:
+        """Refuse what is no floor."""
+        check_floor(self.floor)
+
     @property
     def outputs(self) -> int:
         return 2 * self.targets
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        return ("",) * self.targets + ("noise",) * self.targets
 
     @property
     def scales(self) -> int:
@@ -34,19 +44,21 @@ class VaryingGaussian:
         return 0
 
     def local(self, f: Tensor, y: Tensor) -> Local:
-        """z = (r, (r² − 1)/√2), root = diag(1/σ, 1/√2)."""
+        """z = (r, (r² − 1)/√2), root = diag(1/σ, ρ/√2)."""
         r, s = self._standardised(f, y)
+        log_sigma2 = log_variance(s, self.floor)
         z = torch.cat([r, (r.square() - 1) * math.sqrt(0.5)], dim=-1)
-        root = torch.cat([(-0.5 * s).exp(), torch.full_like(s, math.sqrt(0.5))], dim=-1)
-        loss = 0.5 * (r.square() + s + math.log(2 * math.pi)).sum(-1)
+        root = torch.cat([(-0.5 * log_sigma2).exp(), learnt_share(s, self.floor) * math.sqrt(0.5)], dim=-1)
+        loss = 0.5 * (r.square() + log_sigma2 + math.log(2 * math.pi)).sum(-1)
         return Local(z, torch.diag_embed(root), loss)
 
     def fall(self, f: Tensor, f_new: Tensor, y: Tensor) -> Tensor:
-        """½ Σ (r − r')(r + r') + s − s', where r − r' = (μ' − μ)/σ' − r (σ/σ' − 1) from the steps alone."""
-        (r, _), (r_new, s_new) = self._standardised(f, y), self._standardised(f_new, y)
+        """½ Σ (r − r')(r + r') − Δ log σ², where r − r' = (μ' − μ)/σ' − r (σ/σ' − 1) from the steps alone."""
+        (r, s), (r_new, s_new) = self._standardised(f, y), self._standardised(f_new, y)
         of_mean, of_s = (f_new - f).split(self.targets, dim=-1)
-        change = of_mean * (-0.5 * s_new).exp() - r * (-0.5 * of_s).expm1()
-        return 0.5 * (change * (r + r_new) - of_s)
+        widening = log_variance_change(s, of_s, self.floor)
+        change = of_mean * (-0.5 * log_variance(s_new, self.floor)).exp() - r * (-0.5 * widening).expm1()
+        return 0.5 * (change * (r + r_new) - widening)
 
     def log_normaliser(self, beta: Tensor, n: Count) -> Tensor:
         return torch.zeros_like(beta[..., 0])
@@ -60,16 +72,16 @@ class VaryingGaussian:
 
     def sample(self, f: Tensor, beta: Tensor, generator: torch.Generator) -> Tensor:
         mean, s = f.split(self.targets, dim=-1)
-        return mean + standard_normal(mean, generator) * (0.5 * s).exp()
+        return mean + standard_normal(mean, generator) * (self.floor + s.exp()).sqrt()
 
     def predict(self, f: Tensor, covariance: Tensor, beta: Tensor) -> GaussianPredictive:
-        """Mean μ, the variance that the weights leave it, and the expected noise E[e^s] = e^(s + ½ var s)."""
+        """Mean μ, the variance the weights leave it, and the expected noise, E[e^s] = e^(s + ½ var s)."""
         variance = covariance.diagonal(dim1=-2, dim2=-1)
         mean, s = f.split(self.targets, dim=-1)
         of_mean, of_s = variance.split(self.targets, dim=-1)
-        return GaussianPredictive(mean, of_mean, (s + 0.5 * of_s).exp())
+        return GaussianPredictive(mean, of_mean, self.floor + (s + 0.5 * of_s).exp())
 
     def _standardised(self, f: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """r = (y − μ)/σ and s, each (…, n, targets)."""
         mean, s = f.split(self.targets, dim=-1)
-        return (y - mean) * (-0.5 * s).exp(), s
+        return (y - mean) * (-0.5 * log_variance(s, self.floor)).exp(), s

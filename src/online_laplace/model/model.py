@@ -54,10 +54,11 @@ class Model:
     ) -> Model:
         """A model whose prior is named (scalar, layerwise, ard) or given as a label per weight.
 
+        Under a named one the last layer's weights of a named head of the likelihood have groups of their own.
         Its tensors have the dtype and the device of `like`, by default float64 on the CPU.
         """
         like = torch.empty(0, dtype=torch.float64) if like is None else like
-        return cls(network, likelihood, network_prior(network, prior, like), curvature)
+        return cls(network, likelihood, network_prior(network, prior, like, likelihood.heads), curvature)
 
     def initial_hyper(self, w: Tensor, *, alpha: float = 1.0, beta: float = 1.0) -> Hyper:
         """Hyperparameters to start from, for the replicas of w (…, d_w); a β that is not learnt is 1."""

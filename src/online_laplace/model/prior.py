@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from online_laplace.errors import InputError, known_name
-from online_laplace.model.network import DERIVED, Network
+from online_laplace.model.network import DERIVED, Network, TensorSlot
 
 PRIORS = ("scalar", "layerwise", "ard")
 
@@ -89,9 +89,15 @@ class Hyper:
         return self.with_values(alpha, torch.where(chosen, self.beta, other.beta))
 
 
-def network_prior(network: Network, structure: str | Sequence[str], like: Tensor) -> Prior:
-    """The prior of a named structure, or of a label per weight, in the dtype and on the device of `like`."""
-    labels = weight_labels(network, structure) if isinstance(structure, str) else list(structure)
+def network_prior(
+    network: Network, structure: str | Sequence[str], like: Tensor, heads: Sequence[str] = ()
+) -> Prior:
+    """The prior of a named structure, or of a label per weight, in the dtype and on the device of `like`.
+
+    Under a named structure, the weights of the last layer that belong to a named head, one of `heads` that is
+    not "", have groups of their own: "<head> weight" and "<head> bias". Given labels stay as they are.
+    """
+    labels = weight_labels(network, structure, heads) if isinstance(structure, str) else list(structure)
     if len(labels) != network.d_w:
         raise InputError(f"the grouping has {len(labels)} labels for {network.d_w} weights")
     return group_prior(labels, like)
@@ -109,13 +115,40 @@ def group_prior(labels: Sequence[str], like: Tensor) -> Prior:
     return Prior(names, membership.sum(0), membership)
 
 
-def weight_labels(network: Network, structure: str) -> list[str]:
+def weight_labels(network: Network, structure: str, heads: Sequence[str] = ()) -> list[str]:
     """The group of every weight under a named structure.
 
     scalar: one group. layerwise: one per parameter tensor. ard: one per input, holding its fan-out in the
-    first weight matrix, and one per remaining tensor.
+    first weight matrix, and one per remaining tensor. All but the weights of named heads.
     """
     known_name("prior", structure, PRIORS)
+    labels = _structured(network, structure)
+    if any(heads):
+        if len(heads) != network.d_out:
+            raise InputError(f"{len(heads)} heads were named for {network.d_out} outputs")
+        for tensor in _last_layer(network):
+            kind = "bias" if len(tensor.shape) == 1 else "weight"
+            each = tensor.size // network.d_out
+            for position, head in enumerate(heads):
+                start = tensor.start + position * each
+                if head:
+                    labels[start : start + each] = [f"{head} {kind}"] * each
+    return labels
+
+
+def _last_layer(network: Network) -> list[TensorSlot]:
+    """The last weight tensor with a row for each output, and the bias after it where there is one."""
+    *_, before, last = (None, *network.tensors)
+    pair = [before, last] if before is not None and len(last.shape) == 1 else [last]
+    if len(pair[0].shape) < 2 or any(tensor.shape[0] != network.d_out for tensor in pair):
+        raise InputError(
+            f"the likelihood names heads, but {pair[0].name} of shape {tuple(pair[0].shape)} has no row for "
+            f"each of {network.d_out} outputs: give the prior as a label per weight"
+        )
+    return pair
+
+
+def _structured(network: Network, structure: str) -> list[str]:
     if structure == "scalar":
         return ["all"] * network.d_w
     labels = [tensor.name for tensor in network.tensors for _ in range(tensor.size)]

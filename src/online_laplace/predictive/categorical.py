@@ -22,17 +22,17 @@ class ClassScores(NamedTuple):
 
 @dataclass(frozen=True)
 class CategoricalPredictive:
-    """log p (…, m, classes) for every row."""
+    """log p (…, m, classes) for every row. Of two classes y may be (…, m, 1): whether it is the second."""
 
     log_probabilities: Tensor
 
     def log_density(self, y: Tensor) -> Tensor:
         """The log probability of the classes that y (…, m, classes) indicates: (…, m, 1)."""
-        return (y * self.log_probabilities).sum(-1, keepdim=True)
+        return (self._indicated(y) * self.log_probabilities).sum(-1, keepdim=True)
 
     def score(self, y: Tensor) -> ClassScores:
         """Log-likelihood and accuracy."""
-        right = self.log_probabilities.argmax(-1) == y.argmax(-1)
+        right = self.log_probabilities.argmax(-1) == self._indicated(y).argmax(-1)
         return ClassScores(self.log_density(y).mean((-2, -1)), right.to(y.dtype).mean(-1))
 
     @classmethod
@@ -47,3 +47,8 @@ class CategoricalPredictive:
     def to_units(self, units: Affine[Tensor]) -> CategoricalPredictive:
         """Classes have no units."""
         return self
+
+    def _indicated(self, y: Tensor) -> Tensor:
+        """A one in the column of a row's class: (…, m, classes)."""
+        two = y.shape[-1] == 1 and self.log_probabilities.shape[-1] == 2
+        return torch.cat([1 - y, y], dim=-1) if two else y

@@ -82,6 +82,31 @@ class GaussianPredictive:
         """The continuous ranked probability score: (…, m, k)."""
         return self.std * standard_crps((y - self.mean) / self.std)
 
+    def expected_distance(self, y: Tensor) -> Tensor:
+        """E|Y − y|: (…, m, k)."""
+        return _expected_distance(self.mean - y, self.variance.expand_as(self.mean))
+
+    def distance_among(self, weights: Tensor) -> Tensor:
+        """E|Y − Y'| of the mixture with `weights` (…, c) of components (…, c, m, k): (…, m, k).
+
+        In closed form over pairs of components, whose differences are Gaussian.
+        """
+        mean, variance = self.mean, self.variance.expand_as(self.mean)
+        among = torch.zeros_like(mean[..., 0, :, :])
+        for c in range(mean.shape[-3]):
+            apart = mean - mean[..., c : c + 1, :, :]
+            spread = variance + variance[..., c : c + 1, :, :]
+            pair = average(weights, _expected_distance(apart, spread))
+            among = among + weights[..., c, None, None] * pair
+        return among
+
+    def draw(self, chosen: Tensor, generator: torch.Generator) -> Tensor:
+        """One observation of the components `chosen` (…, count, m, k): the same shape."""
+        mean = torch.gather(self.mean, -3, chosen)
+        std = torch.gather(self.std.expand_as(self.mean), -3, chosen)
+        z = torch.randn(*mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
+        return mean + std * z
+
     def score(self, y: Tensor) -> Scores:
         """All scores at targets y (…, m, k)."""
         return score(self, y)
@@ -98,3 +123,15 @@ def standard_crps(z: Tensor) -> Tensor:
     """The CRPS of N(0, 1) at z: z (2Φ(z) − 1) + 2φ(z) − 1/√π."""
     density = torch.exp(-0.5 * z.square()) / math.sqrt(2 * math.pi)
     return z * (2 * torch.special.ndtr(z) - 1) + 2 * density - 1 / math.sqrt(math.pi)
+
+
+def average(weights: Tensor, values: Tensor) -> Tensor:
+    """Σ_c weight_c values_c: (…, c) and (…, c, m, k) → (…, m, k)."""
+    total = (weights.unsqueeze(-2) @ values.flatten(-2)).squeeze(-2)
+    return total.unflatten(-1, values.shape[-2:])
+
+
+def _expected_distance(mean: Tensor, variance: Tensor) -> Tensor:
+    """E|Z| for Z ~ N(mean, variance): the Gaussian CRPS at zero, and what it subtracts."""
+    std = variance.sqrt()
+    return std * (standard_crps(mean / std) + 1 / math.sqrt(math.pi))

@@ -1,4 +1,4 @@
-"""Mixtures of Gaussian predictives: an ensemble's members, or snapshots of one trajectory."""
+"""Mixtures of predictives of numbers: an ensemble's members, or snapshots of one trajectory."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import wraps
-from typing import Concatenate, ParamSpec
+from typing import Concatenate, ParamSpec, Protocol, Self
 
 import torch
 from torch import Tensor
 
 from online_laplace.data.scaling import Affine
-from online_laplace.predictive.gaussian import GaussianPredictive, standard_crps
+from online_laplace.predictive.gaussian import average
 from online_laplace.predictive.metrics import Scores, score
 
 # How many numbers of all components together a method works on at a time.
@@ -40,19 +40,59 @@ def by_rows(method: Method[P]) -> Method[P]:
     return evaluate
 
 
+class Components(Protocol):
+    """What a mixture asks of what it is made of, with an axis of components: all tensors (…, c, m, k)."""
+
+    @property
+    def mean(self) -> Tensor:
+        """The means."""
+
+    @property
+    def function_variance(self) -> Tensor:
+        """What the weights leave open."""
+
+    @property
+    def noise_variance(self) -> Tensor:
+        """The noise: (…, c, m, k) or (…, c, 1, k)."""
+
+    def log_density(self, y: Tensor) -> Tensor:
+        """The log density at y."""
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """P(Y ≤ y)."""
+
+    def quantile(self, level: float) -> Tensor:
+        """The y at which the cdf is `level`."""
+
+    def expected_distance(self, y: Tensor) -> Tensor:
+        """E|Y − y|."""
+
+    def distance_among(self, weights: Tensor) -> Tensor:
+        """E|Y − Y'| of the mixture with `weights` (…, c): (…, m, k)."""
+
+    def draw(self, chosen: Tensor, generator: torch.Generator) -> Tensor:
+        """One observation of the components `chosen` (…, count, m, k): the same shape."""
+
+    def rows(self, chosen: slice) -> Self:
+        """The same at some of the rows."""
+
+    def to_units(self, units: Affine[Tensor]) -> Self:
+        """The same in the user's units."""
+
+
 @dataclass(frozen=True)
 class Mixture:
-    """Σ_c weight_c N(mean_c, variance_c), row by row and output by output.
+    """Σ_c weight_c p_c, row by row and output by output, of Gaussians or of t's.
 
-    `components` holds the Gaussians with one component axis before rows and outputs, (…, c, m, k); `weights`
-    (…, c) sum to one.
+    `components` holds them with one component axis before rows and outputs, (…, c, m, k); `weights` (…, c)
+    sum to one.
     """
 
-    components: GaussianPredictive
+    components: Components
     weights: Tensor
 
     @classmethod
-    def equal(cls, components: GaussianPredictive) -> Mixture:
+    def equal(cls, components: Components) -> Mixture:
         """Every component counts the same."""
         like = components.mean[..., 0, 0]
         return cls(components, torch.full_like(like, 1 / like.shape[-1]))
@@ -69,9 +109,7 @@ class Mixture:
         return Mixture(self.components.rows(chosen), self.weights)
 
     def _average(self, values: Tensor) -> Tensor:
-        """Σ_c weight_c values_c: (…, c, m, k) → (…, m, k)."""
-        total = (self.weights.unsqueeze(-2) @ values.flatten(-2)).squeeze(-2)
-        return total.unflatten(-1, values.shape[-2:])
+        return average(self.weights, values)
 
     @property
     def mean(self) -> Tensor:
@@ -112,7 +150,7 @@ class Mixture:
 
     @by_rows
     def log_density(self, y: Tensor) -> Tensor:
-        """log Σ_c weight_c N(y; mean_c, variance_c): (…, m, k)."""
+        """log Σ_c weight_c p_c(y): (…, m, k)."""
         each = self.components.log_density(y.unsqueeze(-3))
         return torch.logsumexp(self.weights.log()[..., None, None] + each, dim=-3)
 
@@ -142,23 +180,13 @@ class Mixture:
         draws = count * math.prod(shape[-2:])
         chosen = torch.multinomial(flat, draws, replacement=True, generator=generator)
         chosen = chosen.reshape(*shape[:-2], count, *shape[-2:])
-        mean = torch.gather(self.components.mean, -3, chosen)
-        std = torch.gather(self.components.std.expand_as(self.components.mean), -3, chosen)
-        z = torch.randn(*mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
-        return mean + std * z
+        return self.components.draw(chosen, generator)
 
     @by_rows
     def crps(self, y: Tensor) -> Tensor:
-        """E|Y − y| − ½ E|Y − Y'|, in closed form over pairs of components: (…, m, k)."""
-        mean, variance = self.components.mean, self.components.variance.expand_as(self.components.mean)
-        to_y = self._average(_expected_distance(mean - y.unsqueeze(-3), variance))
-        among = torch.zeros_like(to_y)
-        for c in range(mean.shape[-3]):
-            apart = mean - mean[..., c : c + 1, :, :]
-            spread = variance + variance[..., c : c + 1, :, :]
-            pair = self._average(_expected_distance(apart, spread))
-            among = among + self.weights[..., c, None, None] * pair
-        return to_y - 0.5 * among
+        """E|Y − y| − ½ E|Y − Y'|: (…, m, k)."""
+        to_y = self._average(self.components.expected_distance(y.unsqueeze(-3)))
+        return to_y - 0.5 * self.components.distance_among(self.weights)
 
     def score(self, y: Tensor) -> Scores:
         """All scores at targets y (…, m, k)."""
@@ -168,9 +196,3 @@ class Mixture:
         """The same mixture in the user's units (…, 1, k)."""
         per_component = Affine(units.mean.unsqueeze(-3), units.std.unsqueeze(-3))
         return Mixture(self.components.to_units(per_component), self.weights)
-
-
-def _expected_distance(mean: Tensor, variance: Tensor) -> Tensor:
-    """E|Z| for Z ~ N(mean, variance): the Gaussian CRPS at zero, and what it subtracts."""
-    std = variance.sqrt()
-    return std * (standard_crps(mean / std) + 1 / math.sqrt(math.pi))

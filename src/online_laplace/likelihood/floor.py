@@ -1,0 +1,36 @@
+"""A variance floor + e^s that an output s of the network cannot bring below its floor.
+
+A target recorded in steps of δ is δ²/12 off at best, whatever is learnt: without a floor, a network that
+finds the steps would claim to know them exactly, and its likelihood would have no maximum.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from online_laplace.errors import InputError
+from online_laplace.likelihood.series import softplus_change
+
+
+def check_floor(floor: float) -> None:
+    """Refuse what is no variance."""
+    if not 0 <= floor < math.inf:
+        raise InputError(f"the least noise variance is zero or a positive number, not {floor}")
+
+
+def log_variance(s: Tensor, floor: float) -> Tensor:
+    """log(floor + e^s)."""
+    return s if floor == 0 else torch.logaddexp(s, torch.full_like(s, math.log(floor)))
+
+
+def learnt_share(s: Tensor, floor: float) -> Tensor:
+    """ρ = e^s / (floor + e^s), the derivative of log_variance in s."""
+    return torch.ones_like(s) if floor == 0 else torch.sigmoid(s - math.log(floor))
+
+
+def log_variance_change(s: Tensor, change: Tensor, floor: float) -> Tensor:
+    """By how much log_variance grows from s to s + change, as a difference that keeps its digits."""
+    return change if floor == 0 else softplus_change(s - math.log(floor), change)

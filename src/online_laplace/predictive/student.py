@@ -1,0 +1,181 @@
+"""Student's t for every row and output."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from scipy import special
+from torch import Tensor
+
+from online_laplace.data.scaling import Affine
+from online_laplace.predictive.freedom import log_constant
+from online_laplace.predictive.metrics import Scores, score
+
+if TYPE_CHECKING:
+    from online_laplace.predictive.mixture import Mixture
+
+# From so many degrees of freedom on, no number of a t differs from the Gaussian's.
+GAUSSIAN = 1e15
+
+# The sinh-sinh rule: points on each side of the centre, and where it ends.
+POINTS = 60
+END = 4.0
+
+
+@dataclass(frozen=True)
+class StudentPredictive:
+    """mean + √(spread + noise_scale) T, T of Student's t with `freedom` ν > 1; all (…, m, k).
+
+    `noise_scale` is the square σ² of the noise's scale and `spread` the variance v that the weights leave the
+    location. Their sum as the square of one scale, at the ν of the noise, stands for the convolution of t and
+    Gaussian, which has no closed form: exact where v = 0 or ν = ∞, else with tails that are too heavy, as if
+    what the weights leave open could err as grossly as the noise.
+    """
+
+    mean: Tensor
+    spread: Tensor
+    noise_scale: Tensor
+    freedom: Tensor
+
+    @classmethod
+    def mix(cls, parts: Iterable[StudentPredictive], count: int, weights: Tensor | None = None) -> Mixture:
+        """A mixture of t's, row by row and output by output."""
+        from online_laplace.predictive.mixture import Mixture
+
+        columns = zip(*(part._fields() for part in parts), strict=True)
+        stacked = cls(*(torch.stack(each, dim=-3) for each in columns))
+        return Mixture.equal(stacked) if weights is None else Mixture(stacked, weights)
+
+    def rows(self, chosen: slice) -> StudentPredictive:
+        """The same at some of the rows."""
+        return StudentPredictive(*(each[..., chosen, :] for each in self._fields()))
+
+    @property
+    def scale(self) -> Tensor:
+        """√(spread + noise_scale): half of all observations lie within about two thirds of it."""
+        return (self.spread + self.noise_scale).sqrt()
+
+    @property
+    def function_variance(self) -> Tensor:
+        """The part of the variance that the weights leave open; infinite where ν ≤ 2."""
+        return self._variance_of(self.spread)
+
+    @property
+    def noise_variance(self) -> Tensor:
+        """The part of the variance that is noise, σ² ν/(ν − 2); infinite where ν ≤ 2."""
+        return self._variance_of(self.noise_scale)
+
+    @property
+    def variance(self) -> Tensor:
+        """The variance of a new observation; infinite where ν ≤ 2, which is no error of the fit."""
+        return self.function_variance + self.noise_variance
+
+    @property
+    def std(self) -> Tensor:
+        """The standard deviation of a new observation; infinite where ν ≤ 2."""
+        return self.variance.sqrt()
+
+    def log_density(self, y: Tensor) -> Tensor:
+        """The log density of the t: (…, m, k)."""
+        return _log_density((y - self.mean) / self.scale, self.freedom) - self.scale.log()
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """P(Y ≤ y): (…, m, k)."""
+        return _cdf((y - self.mean) / self.scale, self.freedom)
+
+    def quantile(self, level: float) -> Tensor:
+        """The y at which the cdf is `level`: (…, m, k)."""
+        return self.mean + self.scale * _quantile(self.freedom, torch.full_like(self.mean, level))
+
+    def crps(self, y: Tensor) -> Tensor:
+        """The continuous ranked probability score (Jordan, Krüger and Lerch, 2019): (…, m, k).
+
+        ½ E|T − T'| = 2√ν/(ν − 1) B(½, ν − ½)/B(½, ν/2)², by Γ functions at 2ν − 1 and ν.
+        """
+        nu = self.freedom
+        log_ratio = log_constant(1 / (2 * nu - 1)) - 2 * log_constant(1 / nu)
+        among = 2 / (1 - 1 / nu) * (log_ratio.exp() / (math.pi * (2 - 1 / nu)).sqrt())
+        return self.expected_distance(y) - self.scale * among
+
+    def expected_distance(self, y: Tensor) -> Tensor:
+        """E|Y − y|: z (2F(z) − 1) + 2 f(z) (ν + z²)/(ν − 1) in units of the scale."""
+        z, u = (y - self.mean) / self.scale, 1 / self.freedom
+        density = _log_density(z, self.freedom).exp()
+        return self.scale * (
+            z * (2 * _cdf(z, self.freedom) - 1) + 2 * density * (1 + u * z.square()) / (1 - u)
+        )
+
+    def distance_among(self, weights: Tensor) -> Tensor:
+        """E|Y − Y'| of the mixture with `weights` (…, c) of components (…, c, m, k): (…, m, k).
+
+        2 ∫ F (1 − F) over the real line, by the sinh-sinh rule, which follows tails of any power; t's have no
+        closed form for pairs. It is centred on each component in turn, whose share of the integrand it takes:
+        Σ_a weight_a E|Y_a − Y'| = Σ_a weight_a ∫ F_a (1 − F) + F (1 − F_a).
+        """
+        t = torch.linspace(-END, END, 2 * POINTS + 1, dtype=torch.float64)
+        inner = 0.5 * math.pi * t.sinh()
+        at = inner.sinh().tolist()
+        measure = (inner.cosh() * 0.5 * math.pi * t.cosh() * (END / POINTS)).tolist()
+        total = torch.zeros_like(self.mean[..., 0, :, :])
+        for x, width in zip(at, measure, strict=True):
+            for a in range(self.mean.shape[-3]):
+                one = StudentPredictive(*(each[..., a, :, :] for each in self._fields()))
+                y = one.mean + one.scale * x
+                own, whole = one.cdf(y), (weights[..., None, None] * self.cdf(y.unsqueeze(-3))).sum(-3)
+                integrand = own * (1 - whole) + whole * (1 - own)
+                total = total + weights[..., a, None, None] * one.scale * width * integrand
+        return total
+
+    def draw(self, chosen: Tensor, generator: torch.Generator) -> Tensor:
+        """One observation of the components `chosen` (…, count, m, k): the same shape."""
+        mean, scale, nu = (
+            torch.gather(each.expand_as(self.mean), -3, chosen)
+            for each in (self.mean, self.scale, self.freedom)
+        )
+        level = torch.rand(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
+        return mean + scale * _quantile(nu, level)
+
+    def score(self, y: Tensor) -> Scores:
+        """All scores at targets y (…, m, k)."""
+        return score(self, y)
+
+    def to_units(self, units: Affine[Tensor]) -> StudentPredictive:
+        """The same in the user's units."""
+        square = units.std.square()
+        return StudentPredictive(
+            units.inverse(self.mean), square * self.spread, square * self.noise_scale, self.freedom
+        )
+
+    def _variance_of(self, squared_scale: Tensor) -> Tensor:
+        u = 1 / self.freedom
+        return torch.where(u < 0.5, squared_scale / (1 - 2 * u), torch.inf)
+
+    def _fields(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return self.mean, self.spread, self.noise_scale, self.freedom
+
+
+def _log_density(z: Tensor, freedom: Tensor) -> Tensor:
+    """Of the standard t at z: −C(ν) − ½ log π − ½ (ν + 1) log(1 + z²/ν)."""
+    u = 1 / freedom
+    q = u * z.square()
+    ratio = torch.where(q > 0, torch.log1p(q) / torch.where(q > 0, q, 1), 1)
+    return -log_constant(u) - 0.5 * math.log(math.pi) - 0.5 * (1 + u) * z.square() * ratio
+
+
+def _cdf(z: Tensor, freedom: Tensor) -> Tensor:
+    return _by_scipy(special.stdtr, freedom, z)
+
+
+def _quantile(freedom: Tensor, level: Tensor) -> Tensor:
+    return _by_scipy(special.stdtrit, freedom, level)
+
+
+def _by_scipy(function: Callable[..., np.ndarray], freedom: Tensor, value: Tensor) -> Tensor:
+    """torch has no incomplete Beta function: computed in float64 on the CPU."""
+    nu = freedom.clamp(max=GAUSSIAN).cpu().double().numpy()
+    return torch.as_tensor(function(nu, value.cpu().double().numpy())).to(value)
