@@ -63,7 +63,7 @@ class Gaussian:
 
     def at_floor(self, beta: Tensor) -> Tensor:
         """Which precisions (…, b) the floor holds, to be told wherever the noise is: bool."""
-        return beta * self.floor >= 1
+        return beta >= (1 / self.floor if self.floor else math.inf)
 
     def predict(self, f: Tensor, covariance: Tensor, beta: Tensor) -> GaussianPredictive:
         """N(f, what the weights leave open + 1/β), output by output."""
