@@ -1,6 +1,6 @@
 """How candidates and their stacked mixture do on held-out rows: log-likelihood, RMSE, coverage.
 
-    python benchmarks/pool.py --device cuda --json pool.json [--tables yacht energy] [--splits 10-19] [--npz FILE]
+    python benchmarks/pool.py --device cuda --json pool.json [--tables yacht] [--splits 10-19] [--npz FILE]
 
 For every split: members that each leave a fold out, candidates × lengths of training, weights by out-of-fold
 densities. `--npz` reads other tables from a file with arrays NAME.X and NAME.y.
@@ -89,7 +89,7 @@ def one_table(X: np.ndarray, y: np.ndarray, splits: list[int], options: argparse
     )
     floor = (step / np.mean([std for *_, std, _ in parts])) ** 2 / 12
 
-    names, oof, oof_mean, density, means, cdf = [], [], [], [], [], []
+    names, oof, density, means, cdf = [], [], [], [], []
     seconds = {}
     for name in options.candidates:
         architecture, noise = CANDIDATES[name]
@@ -193,13 +193,10 @@ def main() -> None:
         told = found[name]["scores"]
         best = max((n for n in told if n != "stacked"), key=lambda n: np.mean(told[n]["log_likelihood"]))
         stacked = told["stacked"]
-        print(
-            f"{name}: stacked {np.mean(stacked['log_likelihood']):.3f} (no twins {np.mean(stacked['log_likelihood_without_twins']):.3f}) "
-            f"rmse {np.mean(stacked['rmse']):.3f}, for squared error {np.mean(stacked['rmse_stacked_mean']):.3f}, "
-            f"coverage {[round(v, 2) for v in stacked['coverage'].values()]}; best single {best} "
-            f"{np.mean(told[best]['log_likelihood']):.3f}; {sum(found[name]['seconds'].values()):.1f} s",
-            flush=True,
-        )
+        means = {key: np.mean(values) for key, values in stacked.items() if key != "coverage"}
+        coverage = [round(v, 2) for v in stacked["coverage"].values()]
+        print(f"{name}: stacked " + ", ".join(f"{key} {value:.3f}" for key, value in means.items()))
+        print(f"  coverage {coverage}; best {best} {np.mean(told[best]['log_likelihood']):.3f}", flush=True)
         options.json.write_text(
             json.dumps({"options": {k: str(v) for k, v in vars(options).items()}, "tables": found}, indent=1)
         )

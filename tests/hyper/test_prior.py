@@ -10,7 +10,7 @@ from torch import nn
 
 from online_laplace.curvature import exact
 from online_laplace.errors import InputError, UnknownNameError
-from online_laplace.likelihood import Gaussian, VaryingGaussian
+from online_laplace.likelihood import Gaussian, StudentT, VaryingGaussian
 from online_laplace.model.mlp import MLP
 from online_laplace.model.model import Model
 from online_laplace.model.module import ModuleNetwork
@@ -116,3 +116,61 @@ def test_a_precision_that_is_not_learnt_starts_and_stays_at_one():
     model = make_model(MLP(3, (2,), 2), likelihood=VaryingGaussian())
     w = model.network.init(0)
     assert model.initial_hyper(w, alpha=2.0, beta=3.0).beta.tolist() == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("structure", "names"),
+    [
+        ("scalar", ("all",)),
+        ("layerwise", ("layer 0.weight", "layer 0.bias", "layer 1.weight", "layer 1.bias")),
+        ("ard", ("input 0", "input 1", "input 2", "layer 0.bias", "layer 1.weight", "layer 1.bias")),
+    ],
+)
+def test_the_last_weights_of_a_named_head_have_groups_of_their_own(structure, names):
+    network = MLP(3, (2,), 4)
+    plain = network_prior(network, structure, W)
+    assert plain.names == names
+    unnamed = network_prior(network, structure, W, ("",) * 4)
+    assert unnamed.names == names and torch.equal(unnamed.membership, plain.membership)
+    prior = Model.of(network, VaryingGaussian(2), structure, exact).prior
+    assert set(prior.names) == {*names, "noise weight", "noise bias"}
+    groups = dict(zip(prior.names, prior.membership.T, strict=True))
+    weight, bias = network.tensors[-2:]
+    expected = torch.zeros(network.d_w, dtype=torch.float64)
+    weight.read(expected)[2:] = 1
+    assert torch.equal(groups["noise weight"], expected)
+    expected = torch.zeros(network.d_w, dtype=torch.float64)
+    bias.read(expected)[2:] = 1
+    assert torch.equal(groups["noise bias"], expected)
+    outside = prior.membership.sum(1) - groups["noise weight"] - groups["noise bias"]
+    assert torch.equal(prior.membership.sum(1), torch.ones_like(outside))
+
+
+def test_heads_of_a_linear_model_and_of_one_without_biases():
+    prior = Model.of(MLP(2, (), 3), StudentT(), "ard", exact).prior
+    assert prior.names == (
+        "input 0", "input 1", "scale weight", "freedom weight", "layer 0.bias", "scale bias", "freedom bias",
+    )  # fmt: skip
+    assert Model.of(MLP(2, (), 3, bias=False), StudentT(), "scalar", exact).prior.names == (
+        "all",
+        "scale weight",
+        "freedom weight",
+    )
+
+
+def test_labels_that_were_given_stay_whatever_the_heads():
+    network = MLP(2, (), 2)
+    assert Model.of(network, VaryingGaussian(), ["a"] * network.d_w, exact).prior.names == ("a",)
+
+
+def test_heads_that_no_last_layer_shows_are_refused():
+    network = ModuleNetwork(nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 1), nn.Linear(1, 2), Doubled()), 4)
+    with pytest.raises(InputError, match="give the prior as a label per weight"):
+        Model.of(network, VaryingGaussian(2), "scalar", exact)
+    with pytest.raises(InputError, match="3 heads were named for 4 outputs"):
+        network_prior(network, "scalar", W, ("", "", "noise"))
+
+
+class Doubled(nn.Module):
+    def forward(self, x):
+        return torch.cat([x, 2 * x], dim=-1)

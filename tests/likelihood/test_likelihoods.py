@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import mpmath
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
 
 from online_laplace.curvature import dual, exact, primal, spectral
 from online_laplace.errors import InputError
@@ -15,6 +17,7 @@ from online_laplace.hyper.mackay import at_mode, at_weights, mackay_update, stat
 from online_laplace.likelihood import Bernoulli, Categorical, Gaussian, Poisson, StudentT, VaryingGaussian
 from online_laplace.likelihood.base import by_scale
 from online_laplace.model.mlp import MLP
+from online_laplace.model.model import Model
 from online_laplace.posterior.posterior import Posterior
 from online_laplace.train.adam import Adam
 from online_laplace.train.gauss_newton import GaussNewton
@@ -472,3 +475,180 @@ def test_varying_noise_is_predicted_with_its_own_doubt(targets):
     noise = drawn[..., targets:].exp().mean(-3)
     small = of_s < 1
     torch.testing.assert_close(noise[small], predictive.noise_variance[small], rtol=0.03, atol=0)
+
+
+# --- a floor under the noise -----------------------------------------------------------------------------
+
+
+def test_without_a_floor_varying_noise_is_what_it_was():
+    f, y = outputs_and_targets(VaryingGaussian(2))
+    mean, s = f.split(2, dim=-1)
+    r = (y - mean) * (-0.5 * s).exp()
+    local = VaryingGaussian(2).local(f, y)
+    assert torch.equal(local.z[..., :2], r)
+    assert torch.equal(local.root.diagonal(dim1=-2, dim2=-1)[..., :2], (-0.5 * s).exp())
+    torch.testing.assert_close(local.root.diagonal(dim1=-2, dim2=-1)[..., 2:], 0.5**0.5 * torch.ones_like(s))
+
+
+@given(seed=st.integers(0, 1000), floor=st.sampled_from([1e-300, 1e-12, 0.3, 1e6]))
+def test_noise_is_never_learnt_below_its_floor(seed, floor):
+    likelihood = Gaussian(2, 2, floor=floor)
+    misfit, spent = normal(5, 2, seed=seed).exp() * 1e-3, normal(5, 2, seed=seed + 1).exp()
+    beta = likelihood.update(torch.ones(5, 2).double(), misfit, spent, 30)
+    free = Gaussian(2, 2).update(torch.ones(5, 2).double(), misfit, spent, 30)
+    assert torch.equal(beta, torch.minimum(free, torch.full_like(free, 1 / floor)))
+    assert torch.equal(likelihood.at_floor(beta), free >= 1 / floor)
+    assert not Gaussian(2, 2).at_floor(free).any()
+    for heads in (VaryingGaussian(floor=floor), StudentT(floor=floor)):
+        f = torch.zeros(1, heads.outputs).double()
+        f[:, 1] = -1000
+        predicted = heads.predict(f, torch.zeros(1, heads.outputs, heads.outputs).double(), None)
+        assert (predicted.noise_variance >= floor * (1 - 1e-12)).all()
+        assert predicted.noise_variance.isfinite().all()
+
+
+@pytest.mark.parametrize("floor", [-1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("likelihood", [Gaussian, VaryingGaussian, StudentT])
+def test_a_floor_that_is_no_variance_is_refused(likelihood, floor):
+    with pytest.raises(InputError, match="the least noise variance is zero or a positive number"):
+        likelihood(floor=floor)
+
+
+def test_under_a_floor_a_perfect_fit_has_an_end():
+    X = normal(40, 2, seed=0)
+    rows = Rows(X, X[:, :1] - X[:, 1:])  # no noise at all
+    for likelihood in (Gaussian(floor=1e-4), VaryingGaussian(floor=1e-4)):
+        model = Model.of(MLP(2, (), likelihood.outputs), likelihood, "scalar", exact)
+        w = model.network.init(0)
+        state = walked(GaussNewton(model, at_weights), w, rows, 60)
+        assert state.ending.running
+        predicted = Posterior.of(model, state.w, state.hyper, rows).predict(X)
+        noise = predicted.noise_variance.max().item()
+        assert 1e-4 <= noise * (1 + 1e-12) and noise < 2e-4
+        if isinstance(likelihood, Gaussian):
+            assert likelihood.at_floor(state.hyper.beta).all()
+
+
+# --- numbers too large for a target, and single precision ------------------------------------------------
+
+
+@pytest.mark.parametrize("shift", [-1600.0, -800.0, 800.0, 1600.0])
+@pytest.mark.parametrize(
+    "likelihood", [Poisson(), Bernoulli(), StudentT()], ids=lambda each: type(each).__name__
+)
+@ways
+def test_outputs_beyond_all_numbers_end_their_replica_and_no_other(way, likelihood, shift):
+    model = make_model(MLP(2, (), likelihood.outputs), likelihood=likelihood)
+    rows = learnable(likelihood, n=30, replicas=(3,))
+    w = torch.stack([model.network.init(seed) for seed in range(3)])
+    poisoned = w.clone()
+    which = 1 if isinstance(likelihood, StudentT) else 0  # the scale of t noise
+    model.network.tensors[1].read(poisoned[1])[which] += shift
+    if isinstance(likelihood, StudentT) and shift > 0:
+        return  # a scale as large as that is a poor fit and no more
+    trainer = trainers(model)[way]
+    healthy, state = walked(trainer, w, rows, 6), walked(trainer, poisoned, rows, 6)
+    assert state.outcomes()[1].failed
+    for mine, theirs in ((state.w, healthy.w), (state.hyper.alpha, healthy.hyper.alpha)):
+        assert mine.isfinite().all()
+        assert torch.equal(mine[[0, 2]], theirs[[0, 2]])
+
+
+@pytest.mark.parametrize("t", [-1e4, -300.0, -30.0, 30.0, 300.0, 1e4])
+def test_any_degrees_of_freedom_leave_numbers(t):
+    f = torch.tensor([[0.3, -0.2, t]], dtype=torch.float64)
+    for y in (0.3, 2.0, -40.0):
+        local = StudentT().local(f, torch.tensor([[y]], dtype=torch.float64))
+        assert local.z.isfinite().all() and local.root.isfinite().all() and local.loss.isfinite().all()
+    if t >= 30:  # a Gaussian
+        y = torch.tensor([[2.0]], dtype=torch.float64)
+        gaussian = VaryingGaussian().local(f[:, :2], y)
+        local = StudentT().local(f, y)
+        torch.testing.assert_close(local.z[:, :2], gaussian.z, rtol=1e-9, atol=0)
+        torch.testing.assert_close(local.loss, gaussian.loss, rtol=1e-9, atol=0)
+
+
+@every_likelihood
+@given(seed=st.integers(0, 1000))
+def test_single_precision_loses_no_more_than_its_digits(likelihood, seed):
+    f, y = outputs_and_targets(likelihood, seed=seed)
+    f_new = f + 0.1 * normal(*f.shape, seed=seed + 2)
+    f, y, f_new = (each.float() for each in (f, y, f_new))
+    single, double = likelihood.local(f, y), likelihood.local(f.double(), y.double())
+    size = 1 + double.z.abs().max().item() ** 2
+    torch.testing.assert_close(single.z.double(), double.z, rtol=1e-4, atol=1e-6 * size)
+    if double.root is not None:
+        torch.testing.assert_close(single.root.double(), double.root, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(single.loss.double(), double.loss, rtol=1e-5, atol=1e-6 * size)
+    falls = [likelihood.fall(*each) for each in ((f, f_new, y), (f.double(), f_new.double(), y.double()))]
+    torch.testing.assert_close(falls[0].double(), falls[1], rtol=1e-4, atol=1e-6 * size)
+
+
+# --- heads -----------------------------------------------------------------------------------------------
+
+
+def test_heads_name_the_outputs():
+    for likelihood in LIKELIHOODS.values():
+        assert len(likelihood.heads) == likelihood.outputs
+    assert VaryingGaussian(2).heads == ("", "", "noise", "noise")
+    assert StudentT().heads == ("", "scale", "freedom")
+    assert not any((*Gaussian(3).heads, *Categorical(3).heads, *Poisson(2).heads, *Bernoulli().heads))
+
+
+# --- the mode of a linear model is that of scikit-learn --------------------------------------------------
+
+
+@pytest.mark.parametrize("alpha", [0.3, 5.0])
+@pytest.mark.parametrize("likelihood", [Bernoulli(), Categorical(3)], ids=["one logit", "three classes"])
+def test_the_mode_at_fixed_precisions_is_that_of_logistic_regression(likelihood, alpha):
+    rows = learnable(likelihood, n=80)
+    model = make_model(MLP(2, (), likelihood.outputs, bias=False), likelihood=likelihood)
+    w = 0 * model.network.init(0)
+    hyper = model.initial_hyper(w, alpha=alpha)
+    for _ in range(30):  # Newton's method: the model is linear and its curvature the Hessian
+        tangent = model.linearise(w, rows)
+        w = posterior_mode(tangent, hyper, model.precision(tangent, hyper))
+    classes = rows.y.argmax(-1) if likelihood.targets > 1 else rows.y[:, 0]
+    theirs = LogisticRegression(C=1 / alpha, fit_intercept=False, tol=1e-12, max_iter=10_000)
+    theirs.fit(rows.X.numpy(), classes.numpy())
+    mine = model.network.tensors[0].read(w).numpy()
+    np.testing.assert_allclose(mine, theirs.coef_, rtol=0, atol=1e-6)
+    probabilities = likelihood.predict(
+        torch.from_numpy(rows.X.numpy() @ mine.T), torch.zeros(80, *2 * (likelihood.outputs,)).double(), None
+    ).log_probabilities.exp()
+    np.testing.assert_allclose(probabilities, theirs.predict_proba(rows.X.numpy()), atol=1e-6)
+
+
+def test_one_logit_is_two_classes_whose_logits_differ_by_it():
+    f, y = outputs_and_targets(Bernoulli())
+    two = torch.cat([torch.zeros_like(f), f], dim=-1)
+    indicated = torch.cat([1 - y, y], dim=-1)
+    f_new = f + 0.3
+    torch.testing.assert_close(Bernoulli().local(f, y).loss, Categorical(2).local(two, indicated).loss)
+    two_new = torch.cat([torch.zeros_like(f), f_new], dim=-1)
+    torch.testing.assert_close(Bernoulli().fall(f, f_new, y), Categorical(2).fall(two, two_new, indicated))
+    predicted = Bernoulli().predict(f, 0.5 * torch.ones(6, 1, 1).double(), None)
+    scores, same = predicted.score(y), predicted.score(indicated)
+    assert scores == same and predicted.log_density(y).shape == (6, 1)
+    assert scores.accuracy == ((f > 0) == (y > 0)).double().mean()
+
+
+# --- gross errors ----------------------------------------------------------------------------------------
+
+
+def test_t_noise_lets_gross_errors_go():
+    X, noise = normal(200, 2, seed=0), normal(200, 1, seed=1)
+    clean = torch.sin(X[:, :1]) + 0.5 * X[:, 1:]
+    y = clean + 0.1 * noise
+    y[::20] += 8 * torch.where(noise[::20] > 0, 1.0, -1.0)  # 5%
+    errors = {}
+    for likelihood in (Gaussian(), StudentT()):
+        model = Model.of(MLP(2, (8,), likelihood.outputs), likelihood, "layerwise", exact)
+        w = model.network.init(0)
+        state = walked(GaussNewton(model, at_weights), w, Rows(X, y), 60)
+        predicted = Posterior.of(model, state.w, state.hyper, Rows(X, y)).predict(X)
+        errors[type(likelihood)] = (predicted.mean - clean).square().mean().sqrt().item()
+        if isinstance(likelihood, StudentT):
+            assert predicted.freedom.median() < 3
+            assert 0.05 < predicted.scale.median() < 0.2
+    assert errors[StudentT] < 0.2 * errors[Gaussian]

@@ -17,7 +17,7 @@ from online_laplace.errors import InputError
 from online_laplace.evidence import laplace_evidence, tangent_evidence
 from online_laplace.hyper.fixed_weights import maximise_evidence
 from online_laplace.hyper.mackay import at_mode, at_weights, mackay_update, statistics
-from online_laplace.likelihood import Categorical, VaryingGaussian
+from online_laplace.likelihood import Bernoulli, Categorical, Poisson, VaryingGaussian
 from online_laplace.model.mlp import MLP
 from online_laplace.model.tangent import TangentModel
 from online_laplace.train.adam import Adam
@@ -166,6 +166,11 @@ def teachable(likelihood, n=30):
     if isinstance(likelihood, Categorical):
         noisy = 3 * signal[:, : likelihood.classes] + normal(n, likelihood.classes, seed=1)
         return Rows(X, torch.eye(likelihood.classes, dtype=torch.float64)[noisy.argmax(-1)])
+    if isinstance(likelihood, Bernoulli):
+        return Rows(X, (signal[:, :1] + 0.3 * normal(n, 1, seed=1) > 0).to(torch.float64))
+    if isinstance(likelihood, Poisson):
+        rate = (1 + signal[:, : likelihood.targets]).exp()
+        return Rows(X, torch.poisson(rate, torch.Generator().manual_seed(1)))
     return Rows(X, signal[:, : likelihood.targets] + 0.3 * targets_for(likelihood, n, seed=1))
 
 

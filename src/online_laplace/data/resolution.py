@@ -1,36 +1,52 @@
-"""The step in which a column was recorded."""
+"""The step in which a target was recorded."""
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from online_laplace.data.checks import Floats
 
-# Digits after which a column counts as continuous; what is recorded more finely is no matter of rounding.
-DIGITS = 7
+# A column that needs more decimal digits than this was not rounded by anybody.
+DIGITS = 9
+
+# How far a recorded number may be from its decimal, relative to itself: a few roundings of arithmetic.
+ROUNDING = 8 * np.finfo(np.float64).eps
+
+# Enough to see of most columns that a number of digits is too small.
+TRIED = 1000
 
 
-def resolution(y: Floats) -> float:
-    """The largest δ of which all differences between values of y (n,) are multiples; 0 if there is none.
+def resolution(y: ArrayLike) -> float:
+    """The greatest δ of which all values of y are whole multiples, taken as decimals; 0.0 if there is none.
 
-    Values are taken for decimals of up to seven digits, as a person or an instrument writes them.
-
-    Examples:
-        >>> resolution(np.array([3.0, 5.0, 6.0])), resolution(np.array([0.15, 0.3, 0.45]))
-        (1.0, 0.15)
-        >>> resolution(np.sqrt(np.arange(5.0)))
-        0.0
+    3, 5 and 6 have 1; 21.3 and 22.7 have 0.1. Values that need more than nine digits, counted from the first
+    digit of the largest, have none, nor has a column of fewer than two distinct values. Values that are not
+    finite are left out. δ²/12 is the variance of what rounding to steps of δ hides.
     """
-    values = np.unique(y)
-    if len(values) < 2:
+    values = np.asarray(y, dtype=np.float64).ravel()
+    values = values[np.isfinite(values)]
+    if len(values) == 0 or values.min() == values.max():
         return 0.0
-    largest = np.abs(values).max()
-    first = DIGITS - 1 - int(np.floor(np.log10(largest)))
-    # From the coarsest power of ten to the finest that seven digits can show.
-    for places in range(first - DIGITS + 1, first + 1):
-        scaled = values * 10.0**places
-        whole = np.rint(scaled)
-        if np.all(np.abs(scaled - whole) <= 1e-9 * np.maximum(1, np.abs(scaled))):
-            step = np.gcd.reduce(np.diff(whole).astype(np.int64))
-            return float(step / 10.0**places)
+    values = np.abs(values)
+    largest = math.floor(math.log10(values.max()))
+    for decimals in range(-largest, DIGITS - largest):
+        if not _whole(values[:TRIED], decimals):
+            continue
+        if _whole(values, decimals):
+            steps = int(np.gcd.reduce(np.rint(_shifted(values, decimals)).astype(np.int64)))
+            return float(f"{steps}e{-decimals}")
     return 0.0
+
+
+def _shifted(values: Floats, decimals: int) -> Floats:
+    """values · 10^decimals, in two factors since one may be no float."""
+    half = decimals // 2
+    return values * float(f"1e{half}") * float(f"1e{decimals - half}")
+
+
+def _whole(values: Floats, decimals: int) -> bool:
+    shifted = _shifted(values, decimals)
+    return bool(np.all(np.abs(shifted - np.rint(shifted)) <= ROUNDING * shifted))

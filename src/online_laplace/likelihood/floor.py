@@ -34,3 +34,13 @@ def learnt_share(s: Tensor, floor: float) -> Tensor:
 def log_variance_change(s: Tensor, change: Tensor, floor: float) -> Tensor:
     """By how much log_variance grows from s to s + change, as a difference that keeps its digits."""
     return change if floor == 0 else softplus_change(s - math.log(floor), change)
+
+
+def expected_variance(s: Tensor, doubt: Tensor, floor: float) -> Tensor:
+    """E[floor + e^s] for s of variance `doubt`, with log(floor + e^s) as linear as the tangent model has it.
+
+    σ² e^(½ ρ² doubt), which without a floor is e^(s + ½ doubt). Far below the floor s is anybody's guess, and
+    its own doubt, of which E[e^s] would be e^(½ doubt), means nothing; ρ² doubt stays what the rows leave.
+    """
+    of_log = doubt if floor == 0 else learnt_share(s, floor).square() * doubt
+    return (log_variance(s, floor) + 0.5 * of_log).exp()

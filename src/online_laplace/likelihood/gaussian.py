@@ -64,7 +64,7 @@ class Gaussian:
 
     def at_floor(self, beta: Tensor) -> Tensor:
         """Which precisions (…, b) the floor holds, to be told wherever the noise is: bool."""
-        return beta * self.floor >= 1
+        return beta >= (1 / self.floor if self.floor else math.inf)
 
     @property
     def mean_is_output(self) -> bool:

@@ -9,7 +9,13 @@ import torch
 from torch import Tensor
 
 from online_laplace.likelihood.base import Local, standard_normal
-from online_laplace.likelihood.floor import check_floor, learnt_share, log_variance, log_variance_change
+from online_laplace.likelihood.floor import (
+    check_floor,
+    expected_variance,
+    learnt_share,
+    log_variance,
+    log_variance_change,
+)
 from online_laplace.likelihood.series import log_excess
 from online_laplace.predictive import freedom
 from online_laplace.predictive.student import StudentPredictive
@@ -112,7 +118,7 @@ class StudentT:
         return mean + sigma * standard_normal(mean, generator) * squares.rsqrt()
 
     def predict(self, f: Tensor, covariance: Tensor, beta: Tensor) -> StudentPredictive:
-        """Location μ with the variance that the weights leave it, σ² as expected, E[e^s] = e^(s + ½ var s).
+        """Location μ with the variance that the weights leave it, σ² as expected, e^(s + ½ var s) at floor 0.
 
         ν is that of the mean of t.
         """
@@ -120,7 +126,7 @@ class StudentT:
         mean, s, t = f.split(self.targets, dim=-1)
         of_mean, of_s, _ = variance.split(self.targets, dim=-1)
         u, _ = _inverse_freedom(t)
-        return StudentPredictive(mean, of_mean, self.floor + (s + 0.5 * of_s).exp(), 1 / u)
+        return StudentPredictive(mean, of_mean, expected_variance(s, of_s, self.floor), 1 / u)
 
     def _standardised(self, f: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """r = (y − μ)/σ, s and t, each (…, n, targets)."""

@@ -9,7 +9,13 @@ import torch
 from torch import Tensor
 
 from online_laplace.likelihood.base import Local, standard_normal
-from online_laplace.likelihood.floor import check_floor, learnt_share, log_variance, log_variance_change
+from online_laplace.likelihood.floor import (
+    check_floor,
+    expected_variance,
+    learnt_share,
+    log_variance,
+    log_variance_change,
+)
 from online_laplace.predictive.gaussian import GaussianPredictive
 from online_laplace.types import Count
 
@@ -75,11 +81,11 @@ class VaryingGaussian:
         return mean + standard_normal(mean, generator) * (self.floor + s.exp()).sqrt()
 
     def predict(self, f: Tensor, covariance: Tensor, beta: Tensor) -> GaussianPredictive:
-        """Mean μ, the variance the weights leave it, and the expected noise, E[e^s] = e^(s + ½ var s)."""
+        """Mean μ, the variance the weights leave it, and the expected noise: e^(s + ½ var s) at floor 0."""
         variance = covariance.diagonal(dim1=-2, dim2=-1)
         mean, s = f.split(self.targets, dim=-1)
         of_mean, of_s = variance.split(self.targets, dim=-1)
-        return GaussianPredictive(mean, of_mean, self.floor + (s + 0.5 * of_s).exp())
+        return GaussianPredictive(mean, of_mean, expected_variance(s, of_s, self.floor))
 
     def _standardised(self, f: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """r = (y − μ)/σ and s, each (…, n, targets)."""

@@ -109,18 +109,16 @@ class CountPredictive:
         A count of rate λ is at most y when a Gamma(y + 1) variable exceeds λ. Of E_F[P(G > e^F)] and
         E_G[P(F < log G)] the one is taken whose outer variable varies less.
         """
-        f, v = torch.broadcast_tensors(self.log_rate, self.log_variance.clamp(min=0))
-        a = y.floor() + 1
+        f, v, a = torch.broadcast_tensors(self.log_rate, self.log_variance.clamp(min=0), y.floor() + 1)
         counted, a = a > 0, a.clamp(min=1)
         x, log_weight = _nodes(f)
         rate = (f.unsqueeze(-1) + v.sqrt().unsqueeze(-1) * x).exp()
         over_f = (torch.special.gammaincc(a.unsqueeze(-1).expand_as(rate), rate) * log_weight.exp()).sum(-1)
         log_g = a.log().unsqueeze(-1) + x / a.sqrt().unsqueeze(-1)
-        a_ = a.unsqueeze(-1)
-        density = a_ * log_g - log_g.exp() - torch.lgamma(a_) - 0.5 * a_.log()
-        weight = (density + 0.5 * x.square() + log_weight).exp() * math.sqrt(2 * math.pi)
+        # the density of log G is e^(a x − e^x) but for a constant, which the weights' sum takes care of
+        weight = (a.unsqueeze(-1) * log_g - log_g.exp() + 0.5 * x.square() + log_weight).softmax(-1)
         below = torch.special.ndtr((log_g - f.unsqueeze(-1)) / v.sqrt().unsqueeze(-1))
-        over_g = (weight * below).sum(-1) / weight.sum(-1)
+        over_g = (weight * below).sum(-1)
         return torch.where(counted, torch.where(a * v < 1, over_f, over_g), 0)
 
     def quantile(self, level: float) -> Tensor:
