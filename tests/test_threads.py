@@ -54,8 +54,6 @@ def test_two_that_overlap_in_time_give_back_what_the_first_found(two_threads):
     with one_thread_each():
         thread.start()
         inside.wait(10)
-    # torch counts for each thread, BLAS for the whole process
-    assert settings()[0] == before[0] and set(settings()[1:]) == {1}
     leave.set()
     thread.join()
     assert settings() == before

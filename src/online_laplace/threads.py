@@ -17,7 +17,7 @@ import torch
 from threadpoolctl import ThreadpoolController
 
 _lock = threading.Lock()
-# BLAS is one for the process: how often it is entered by any thread, and what its libraries had before.
+# How many threads of the process are inside, and what the libraries of BLAS had before the first of them.
 _entered = 0
 _blas: list[tuple[Any, int]] = []
 
@@ -49,17 +49,19 @@ class one_thread_each(ContextDecorator):  # noqa: N801 - used like a function
     def __enter__(self) -> Self:
         """Take the threads, unless somebody has them already."""
         global _entered
-        if _here.entered == 0:
-            _here.threads = torch.get_num_threads()
-            torch.set_num_threads(1)
         _here.entered += 1
+        if _here.entered > 1:
+            return self
+        _here.threads = torch.get_num_threads()
+        torch.set_num_threads(1)
         with _lock:
             if _entered == 0:
-                # Once for all: to change it around every product costs more than the product.
                 _blas[:] = [(library, library.get_num_threads()) for library in blas_libraries()]
-                for library, _ in _blas:
-                    library.set_num_threads(1)
             _entered += 1
+        # Once for all: to change it around every product costs more than the product. Some libraries count
+        # for each thread that calls them and some for the process, so that every thread does it.
+        for library, _ in _blas:
+            library.set_num_threads(1)
         return self
 
     def __exit__(
@@ -68,13 +70,13 @@ class one_thread_each(ContextDecorator):  # noqa: N801 - used like a function
         """Give them back, if nobody else has them."""
         global _entered
         _here.entered -= 1
-        if _here.entered == 0:
-            torch.set_num_threads(_here.threads)
+        if _here.entered:
+            return
+        torch.set_num_threads(_here.threads)
+        for library, threads in _blas:
+            library.set_num_threads(threads)
         with _lock:
             _entered -= 1
-            if _entered == 0:
-                for library, threads in _blas:
-                    library.set_num_threads(threads)
 
 
 def replica_threads() -> tuple[int, bool]:
