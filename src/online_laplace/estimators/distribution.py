@@ -147,7 +147,8 @@ def _between(what: str, given: ArrayLike) -> Floats:
 def without_noise(mixture: Mixture) -> Mixture:
     """The distribution of the function itself, not of a new observation of it."""
     components = mixture.components
-    assert isinstance(components, GaussianPredictive)
+    if not isinstance(components, GaussianPredictive):
+        raise InputError("noise=False is for Gaussian noise: of other targets ask for the mean")
     silent = torch.zeros_like(components.noise_variance)
     return replace(mixture, components=replace(components, noise_variance=silent))
 

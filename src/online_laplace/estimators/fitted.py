@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -113,7 +114,17 @@ class FittedNetworks:
         if self.model.likelihood.scales:
             mean = (1 / self.snapshots.beta).mean(0).expand(self.rows.targets)
             return mean * self.units.std.reshape(-1).square()
-        return self.mixture(self.inputs.inverse(self.rows.X.cpu().numpy())).noise_variance.mean(0)
+        predicted = self.mixture(self.inputs.inverse(self.rows.X.cpu().numpy()))
+        # A variance that need not exist says less about the noise than its scale.
+        scale = getattr(predicted.components, "noise_scale", None)
+        return predicted.noise_variance.mean(0) if scale is None else scale.mean((0, 1))
+
+    def resolution(self) -> Floats:
+        """The step δ of each target, in its own units, for which δ²/12 is the least noise: (k,)."""
+        floor = getattr(self.model.likelihood, "floor", 0.0)
+        steps = np.sqrt(12 * floor) * self.target.std
+        # The step itself is a decimal of few digits; what was done to it since has left traces behind those.
+        return np.array([float(f"{step:.10g}") for step in steps])
 
     @one_thread_each()
     def sensitivity(self) -> Floats:

@@ -56,9 +56,9 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
 
     Attributes:
         noise_std_: The noise's standard deviation in the target's units, a float, or one per target; where
-            it varies, the root mean square over the training rows.
-        resolution_: The step in which the target was recorded, 0 where there is none: a float, or one per
-            target.
+            it varies, the root mean square over the training rows; of Student's t, the scale.
+        resolution_: The step whose rounding bounds the noise from below, 0 where there is none: a float, or
+            one per target.
         beta_: The noise precision, 1 / noise_std_².
         alpha_: The weights' prior precision (inputs and target standardised): a float, or one per group of
             `groups_`. The members' prior variances are averaged.
@@ -232,6 +232,8 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
         self._one_target = one_target
         self.noise_std_ = float(noise_std[0]) if one_target else noise_std
         self.beta_ = 1 / self.noise_std_**2
+        steps = fit.networks.resolution()
+        self.resolution_ = float(steps[0]) if one_target else steps
         self.groups_ = names
         self.alpha_ = float(summary.alpha[0]) if len(names) == 1 else summary.alpha
         self.gamma_ = summary.gamma

@@ -150,10 +150,30 @@ class CountMixture:
         return self._average(self.components.mean)
 
     @property
-    def variance(self) -> Tensor:
-        """Of a new count: within the components and between them."""
+    def noise_variance(self) -> Tensor:
+        """What a count has of its own where its rate is known: (…, m, k)."""
+        return self._average(self.components.noise_variance)
+
+    @property
+    def within_variance(self) -> Tensor:
+        """What each component leaves open of the rate, averaged: (…, m, k)."""
+        return self._average(self.components.function_variance)
+
+    @property
+    def between_variance(self) -> Tensor:
+        """How far the components' means disagree: (…, m, k)."""
         apart = self.components.mean - self.mean.unsqueeze(-3)
-        return self._average(self.components.variance + apart.square())
+        return self._average(apart.square())
+
+    @property
+    def variance(self) -> Tensor:
+        """Of a new count: noise, within and between."""
+        return self.noise_variance + self.within_variance + self.between_variance
+
+    @property
+    def std(self) -> Tensor:
+        """The standard deviation of a new count."""
+        return self.variance.sqrt()
 
     def log_density(self, y: Tensor) -> Tensor:
         each = self.components.log_density(y.unsqueeze(-3))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from rich.console import Console
@@ -31,12 +32,25 @@ def lines(found: dict[str, Any], scores: dict[str, Any] | None) -> list[tuple[st
         ("networks", _networks(found)),
         ("training", f"{found['outcome']} after {found['steps']} steps"),
         ("noise", f"standard deviation {_number(noise)}, where the target's is {_number(spread)}"),
+        *_resolution(found),
         ("parameters", f"{found['effective_parameters']:.1f} of {found['weights']:,} weights in effect"),
         ("log evidence", f"{found['log_evidence']:.2f}"),
     ]
     if found["relevance"] is not None:
         listed.append(("relevance", _relevance(found["relevance"])))
     return listed if scores is None else listed + score_lines(scores)
+
+
+def _resolution(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """That the noise has a floor, where rounding of the target is a tenth of it or more."""
+    step = found["resolution"]
+    least = step / math.sqrt(12)
+    if least < 0.1 * found["noise_std"]:
+        return []
+    words = (
+        f"the target is recorded in steps of {_number(step)}, so that its noise is not below {_number(least)}"
+    )
+    return [("resolution", words)]
 
 
 def score_lines(scores: dict[str, Any]) -> list[tuple[str, str]]:

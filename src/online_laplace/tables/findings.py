@@ -36,6 +36,7 @@ def learnt(model: TableModel) -> dict[str, Any]:
         "members": regressor._fit.fixed["members"],
         "weights": networks.network.d_w,
         "noise_std": noise,
+        "resolution": float(regressor.resolution_),
         "target_std": float(networks.target.std[0]),
         "effective_parameters": regressor.gamma_,
         "log_evidence": regressor.log_evidence_,
