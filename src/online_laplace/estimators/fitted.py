@@ -158,7 +158,8 @@ class FittedNetworks:
         weight = self.rows.weight
         if weight is None or weight.ndim == 1:
             return self.rows
-        return replace(self.rows, weight=weight[c * len(weight) // len(self)])
+        # Copied for the same reason as the weights of the networks.
+        return replace(self.rows, weight=weight[c * len(weight) // len(self)].clone())
 
     def _chunks(self, X: Floats, numbers_per_row: int) -> Iterator[Tensor]:
         """The scaled rows, as many at a time as memory should hold."""

@@ -100,7 +100,7 @@ def load(path: str | os.PathLike[str], device: str | None = None) -> Any:
     model = estimator(**settings)
     where = model._settings().device
     arrays = read_model_arrays(folder, document)
-    model._restore(_fit(document, {name: v.to(where) for name, v in arrays.items()}), document)
+    model._restore(_fit(document, {name: v.clone().to(where) for name, v in arrays.items()}), document)
     model.n_features_in_ = model._fit.networks.network.d_in
     if document["features"] is not None:
         model.feature_names_in_ = np.array(document["features"], dtype=object)

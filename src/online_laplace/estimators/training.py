@@ -151,7 +151,8 @@ def _by_member(weight: Floats | None, fold: Integers | None, members: int) -> Fl
 
 def _rows(X: Floats, y: Floats, weight: Floats | None, inputs: Scaler, target: Scaler, device: str) -> Rows:
     arrays = [inputs.transform(X), target.transform(y), *(() if weight is None else (weight,))]
-    return Rows(*(torch.from_numpy(array).to(device) for array in arrays))
+    # Copied into torch's own memory, whose alignment a loaded model's has too: sums then round alike.
+    return Rows(*(torch.from_numpy(array).clone().to(device) for array in arrays))
 
 
 def _fit(
