@@ -163,7 +163,8 @@ class OnlineLaplaceClassifier(ClassifierMixin, OnlineLaplaceEstimator):  # type:
 
     def predict(self, X: ArrayLike) -> Any:
         """The most probable class of every row of X: labels (m,)."""
-        return self.classes_[self._log_probabilities(self._rows(X)).argmax(axis=1)]
+        log_p = self._log_probabilities(self._rows(X))
+        return self.classes_[log_p.argmax(axis=1)]
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """The probability of every class at every row of X: (m, classes), in the order of `classes_`."""

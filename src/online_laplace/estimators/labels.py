@@ -29,10 +29,10 @@ def checked_labels(y: ArrayLike) -> Any:
         labels = np.asarray(y, dtype=object)
     except ValueError:  # rows of several lengths, which scikit-learn has words for
         return y
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]  # a column; scikit-learn says so where it is asked
-    elif labels.ndim != 1 or len(labels) == 0:
+    column = labels.ndim == 2 and labels.shape[1] == 1
+    if (labels.ndim != 1 and not column) or len(labels) == 0:
         return y
+    labels = labels.reshape(-1)
     missing = [i for i, one in enumerate(labels) if _is_missing(one)]
     if missing:
         more = f" (and {len(missing) - 1} more like it)" if len(missing) > 1 else ""
@@ -48,9 +48,11 @@ def checked_labels(y: ArrayLike) -> Any:
             "all of them numbers"
         )
     (kind,) = kinds
+    if kind == "complex":
+        return y  # scikit-learn has words for it
     if kind not in ("a string", "a number", "a boolean"):
         raise InputError(f"labels must be strings, numbers or booleans, not {next(iter(kinds.values()))!r}")
-    return y if np.ndim(y) != 1 else np.array(labels.tolist())
+    return y if column else np.array(labels.tolist())  # scikit-learn has a warning for columns
 
 
 def encoded(y: Any, weight: Floats | None, known: Any = None) -> tuple[Any, Integers]:
@@ -124,4 +126,6 @@ def _kind(label: Any) -> str:
         return "a boolean"
     if isinstance(label, (int, float, np.integer, np.floating)):
         return "a number"
+    if isinstance(label, (complex, np.complexfloating)):
+        return "complex"
     return f"of type {type(label).__name__}"
