@@ -58,7 +58,9 @@ class TrainingData:
         train = first(self.train)
         assert train is not None
         units = Affine(self.units.mean[::members], self.units.std[::members])
-        return replace(self, train=train, units=units, test=first(self.test), validation=first(self.validation))
+        return replace(
+            self, train=train, units=units, test=first(self.test), validation=first(self.validation)
+        )
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from online_laplace.ensemble.architecture import Architecture
 from online_laplace.errors import InputError, known_name
 from online_laplace.estimators.checks import count, is_count, validated
 from online_laplace.estimators.targets import Target
-from online_laplace.estimators.training import Fit, Settings, begin, estimator_plan, go_on
+from online_laplace.estimators.training import OBSERVATIONS, Fit, Settings, begin, estimator_plan, go_on
 from online_laplace.memory import check_device, check_size
 from online_laplace.train.online import MEANS
 
@@ -33,8 +33,10 @@ class OnlineLaplaceEstimator(BaseEstimator):  # type: ignore[misc]
     The likelihood, and with it `fit` and what can be predicted, is the subclass's.
     """
 
-    # Which snapshots predict, whether the history scores the training rows, and outputs before y is known.
+    # Which snapshots predict, how often training is observed, whether that scores the training rows, and how
+    # many outputs there are at least before y is known.
     _keep = defaults.KEEP
+    _observations = OBSERVATIONS
     _score_train = True
     _fewest_outputs = 1
 
@@ -98,7 +100,7 @@ class OnlineLaplaceEstimator(BaseEstimator):  # type: ignore[misc]
         return Settings(
             Architecture(_widths(self.hidden), self.activation, self.prior),
             count("members", self.members),
-            estimator_plan(procedure, self.optimiser, steps, tolerance, self._keep),
+            estimator_plan(procedure, self.optimiser, steps, tolerance, self._keep, self._observations),
             check_device(self.device),
             self._target(),
             self._score_train,
@@ -133,12 +135,12 @@ class OnlineLaplaceEstimator(BaseEstimator):  # type: ignore[misc]
     @contextmanager
     def _unchanged_on_failure(self) -> Iterator[None]:
         """Put every attribute back where what is done inside does not come to its end."""
-        before = dict(vars(self))
+        before = dict(self.__dict__)
         try:
             yield
         except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
+            self.__dict__.clear()
+            self.__dict__.update(before)
             raise
 
     def _seeds(self) -> list[int]:

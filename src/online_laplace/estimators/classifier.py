@@ -91,6 +91,7 @@ class OnlineLaplaceClassifier(ClassifierMixin, OnlineLaplaceEstimator):  # type:
     """
 
     _keep = "last"
+    _observations = 8
     _score_train = False
     _fewest_outputs = 2
 
@@ -209,7 +210,7 @@ def _warn_of_single_rows(classes: Any, codes: Integers) -> None:
     if rare:
         listed = ", ".join(rare[:5]) + (f" and {len(rare) - 5} more" if len(rare) > 5 else "")
         warnings.warn(
-            f"one row only has the class {listed}: its probabilities rest on little, and no row of it could be "
+            f"one row only has the class {listed}: its probabilities rest on little, and it could not be "
             "left out to check them",
             UserWarning,
             stacklevel=3,

@@ -15,7 +15,7 @@ from online_laplace.likelihood import Categorical
 from online_laplace.predictive.forms import FORMS, log_probabilities, tempered
 
 # The temperatures tried. Below one, probabilities are sharper than a form's own.
-_SHARPER = (0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
+_SHARPER = (0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
 TEMPERATURES = (*_SHARPER, 1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5)
 
 # Where no row was left out nothing can be chosen. Networks as they are did better than any other form at
@@ -75,7 +75,7 @@ def choose_predictive(networks: FittedNetworks, form: str) -> FittedNetworks:
     chosen, temperature = UNCHOSEN if form == "auto" else form, 1.0
     parts = _left_out(networks)
     if parts:
-        scores = {}
+        scores: dict[tuple[str, float], float] = {}
         for one in FORMS if form == "auto" else (form,):
             log_p = [part.log_probabilities(one) for part in parts]
             scores |= {(one, T): _score(parts, log_p, T) for T in TEMPERATURES}

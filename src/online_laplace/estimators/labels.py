@@ -44,8 +44,8 @@ def checked_labels(y: ArrayLike) -> Any:
     if len(kinds) > 1:
         (one, a), (two, b) = list(kinds.items())[:2]
         raise InputError(
-            f"labels must be of one type, but {a!r} is {one} and {b!r} is {two}: make all of them strings, or "
-            "all of them numbers"
+            f"labels must be of one type, but {a!r} is {one} and {b!r} is {two}: make all of them strings, "
+            "or all of them numbers"
         )
     (kind,) = kinds
     if kind == "complex":

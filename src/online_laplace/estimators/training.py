@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from online_laplace import defaults
 from online_laplace.data.checks import Floats, Integers
 from online_laplace.data.scaling import Affine, Scaler
 from online_laplace.ensemble.architecture import Architecture
@@ -169,9 +168,7 @@ def _fit(
     shared = Rows(rows.X.expand(members, -1, -1), rows.y.expand(members, -1, -1), weight)
     # One pair of units a target, (1, 1, k): every member sees the same rows.
     units = scalers[1].tensors(w)
-    data = TrainingData(
-        shared, Affine(units.mean[None], units.std[None]), score_train=settings.score_train
-    )
+    data = TrainingData(shared, Affine(units.mean[None], units.std[None]), score_train=settings.score_train)
     hyper = model.initial_hyper(w)
     earlier = None if before is None else restart(before.state)
     (trained,) = train(model, data, w, hyper, settings.plan, on_step=on_step, earlier=earlier)
@@ -213,7 +210,7 @@ def _summary(trained: Trained, info: Info, usable: list[int], n: float, target: 
 
 
 def estimator_plan(
-    procedure: str, optimiser: str, steps: int, tolerance: float, keep: str = defaults.KEEP
+    procedure: str, optimiser: str, steps: int, tolerance: float, keep: str, observations: int
 ) -> Plan:
-    """An estimator's plan; by default snapshots of the second half of training predict."""
-    return Plan(procedure, optimiser, steps, tolerance, OBSERVATIONS, keep)
+    """An estimator's plan; `keep` says which snapshots predict."""
+    return Plan(procedure, optimiser, steps, tolerance, observations, keep)
