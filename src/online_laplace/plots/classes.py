@@ -25,8 +25,8 @@ MOST_NUMBERS = 15
 def plot_reliability(model: Any, X: ArrayLike, y: ArrayLike, *, ax: Axes | None = None) -> Axes:
     """Draw how often the likeliest class is right against the probability that it was given.
 
-    Bars say which share of the rows each bin has; the error bars are two standard errors, what chance alone
-    would do.
+    Bars say which share of the rows each bin has; the lines on the diagonal are two standard errors, what
+    chance alone would do.
 
     Args:
         model: A fitted OnlineLaplaceClassifier.
@@ -52,9 +52,9 @@ def plot_reliability(model: Any, X: ArrayLike, y: ArrayLike, *, ax: Axes | None 
         share = found.rows / found.rows.sum()
         ax.bar(found.said, share, width=0.03, color=SKY, alpha=0.5, label="share of the rows")
         ax.plot([0, 1], [0, 1], "--", color=GREY, linewidth=1)
-        ax.errorbar(
-            found.said, found.came_true, yerr=chance, fmt="o", color=BLUE, capsize=3, label="came true"
-        )
+        low, high = np.clip([found.said - chance, found.said + chance], 0, 1)
+        ax.vlines(found.said, low, high, color=GREY, linewidth=1, label="chance")
+        ax.plot(found.said, found.came_true, "o", color=BLUE, label="came true")
         ax.set(xlabel="probability of the likeliest class", ylabel="share", title="reliability")
         ax.set(xlim=(0, 1.03), ylim=(0, 1.05))
         ax.legend(loc="upper left")
