@@ -8,12 +8,24 @@ from typing import TYPE_CHECKING, Any
 from online_laplace._version import __version__
 
 if TYPE_CHECKING:
-    from online_laplace.estimators import OnlineLaplaceRegressor, PredictiveDistribution, load
+    from online_laplace.estimators import (
+        OnlineLaplaceClassifier,
+        OnlineLaplaceRegressor,
+        PredictiveDistribution,
+        load,
+    )
 
-__all__ = ["OnlineLaplaceRegressor", "PredictiveDistribution", "__version__", "load"]
+__all__ = [
+    "OnlineLaplaceClassifier",
+    "OnlineLaplaceRegressor",
+    "PredictiveDistribution",
+    "__version__",
+    "load",
+]
 
 # Found when first asked for, so that `import online_laplace` waits for neither torch nor scikit-learn.
 _HOMES = {
+    "OnlineLaplaceClassifier": "online_laplace.estimators",
     "OnlineLaplaceRegressor": "online_laplace.estimators",
     "PredictiveDistribution": "online_laplace.estimators",
     "load": "online_laplace.estimators",

@@ -10,3 +10,9 @@ PRIOR = "scalar"
 KEEP = "average"
 MEMBERS = 5
 STEPS = 120
+
+# Of the classifier; docs/guides/classes.md says how they were chosen.
+CLASS_HIDDEN = (20,)
+CLASS_PRIOR = "scalar"
+CLASS_MEMBERS = 5
+CLASS_STEPS = 40

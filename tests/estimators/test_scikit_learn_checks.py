@@ -1,4 +1,4 @@
-"""Everything scikit-learn asks of a regressor, with no expected failures."""
+"""Everything scikit-learn asks of a regressor and a classifier, with no expected failures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from online_laplace import OnlineLaplaceRegressor
+from online_laplace import OnlineLaplaceClassifier, OnlineLaplaceRegressor
 
 ESTIMATORS = [
     OnlineLaplaceRegressor(hidden=(5,), members=2, max_steps=15),
@@ -17,10 +17,16 @@ ESTIMATORS = [
     OnlineLaplaceRegressor(hidden=5, members=1, max_steps=100, optimiser="adam"),
     # The defaults, but for two of the five members, which would only repeat the work.
     OnlineLaplaceRegressor(members=2),
+    OnlineLaplaceClassifier(hidden=(5,), members=2, max_steps=15),
+    OnlineLaplaceClassifier(hidden=(5,), members=1, max_steps=15, prior="ard", procedure="lm"),
+    OnlineLaplaceClassifier(hidden=5, members=2, max_steps=100, optimiser="adam", predictive="probit"),
+    OnlineLaplaceClassifier(members=2),
 ]
 
 
-# A check may fit a target without noise; that a member then ends early is said, as it should be.
+# A check may fit a target without noise; that a member then ends early is said, as it should be. So is a
+# class that one row has.
+@pytest.mark.filterwarnings("ignore:one row only has the class")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(ESTIMATORS)
 def test_scikit_learn_has_nothing_to_object_to(estimator, check):
@@ -58,7 +64,21 @@ def test_a_regressor_made_without_arguments_has_the_default_configuration():
     assert settings["max_steps"] == defaults.STEPS
 
 
-@pytest.mark.parametrize("name", ["OnlineLaplaceRegressor", "PredictiveDistribution", "load"])
+def test_a_classifier_made_without_arguments_has_the_default_configuration():
+    from online_laplace import defaults
+
+    settings = OnlineLaplaceClassifier().get_params()
+    for name in ("activation", "procedure", "optimiser"):
+        assert settings[name] == getattr(defaults, name.upper())
+    for name in ("hidden", "prior", "members"):
+        assert settings[name] == getattr(defaults, f"CLASS_{name.upper()}")
+    assert settings["max_steps"] == defaults.CLASS_STEPS
+    assert not OnlineLaplaceClassifier().__sklearn_tags__().target_tags.multi_output
+
+
+@pytest.mark.parametrize(
+    "name", ["OnlineLaplaceClassifier", "OnlineLaplaceRegressor", "PredictiveDistribution", "load"]
+)
 def test_public_names_are_found_at_the_top(name):
     import online_laplace
 

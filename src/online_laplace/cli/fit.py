@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from online_laplace import defaults
 from online_laplace.cli.options import Force, names, outputs, widths, write_json
-from online_laplace.errors import InputError
+from online_laplace.errors import InputError, known_name
+
+
+def _listed(hidden: tuple[int, ...]) -> str:
+    return ",".join(map(str, hidden))
 
 
 def fit(
@@ -27,15 +31,40 @@ def fit(
     rows: Annotated[
         int | None, typer.Option(help="Use a random sample of this many rows of the file.")
     ] = None,
-    hidden: Annotated[str, typer.Option(help="Units per hidden layer, such as 50 or 50,50.")] = ",".join(
-        map(str, defaults.HIDDEN)
-    ),
+    task: Annotated[
+        str, typer.Option(help="auto, by what the target holds; regression, classification or counts.")
+    ] = "auto",
+    hidden: Annotated[
+        str | None,
+        typer.Option(
+            help="Units per hidden layer, such as 50 or 50,50. "
+            f"[default: {_listed(defaults.HIDDEN)}; classes: {_listed(defaults.CLASS_HIDDEN)}]"
+        ),
+    ] = None,
     activation: Annotated[str, typer.Option(help="tanh, relu, gelu or silu.")] = defaults.ACTIVATION,
     prior: Annotated[str, typer.Option(help="scalar, layerwise or ard.")] = defaults.PRIOR,
     procedure: Annotated[str, typer.Option(help="ol or lm.")] = defaults.PROCEDURE,
     optimiser: Annotated[str, typer.Option(help="gauss-newton or adam.")] = defaults.OPTIMISER,
     members: Annotated[int, typer.Option(help="Networks in the ensemble.")] = defaults.MEMBERS,
-    steps: Annotated[int, typer.Option(help="The most steps of training.")] = defaults.STEPS,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            help=f"The most steps of training. [default: {defaults.STEPS}; classes: {defaults.CLASS_STEPS}]"
+        ),
+    ] = None,
+    likelihood: Annotated[
+        str | None, typer.Option(help="Of numbers: gaussian, student-t or poisson. [default: gaussian]")
+    ] = None,
+    noise: Annotated[
+        str | None, typer.Option(help="Of numbers: constant or varying. [default: constant]")
+    ] = None,
+    resolution: Annotated[
+        float | None, typer.Option(help="The step in which numbers were recorded. [default: found out]")
+    ] = None,
+    predictive: Annotated[
+        str | None,
+        typer.Option(help="Of classes: plug-in, probit, bridge, monte-carlo or auto. [default: auto]"),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of weights, held-out rows and sample.")] = 0,
     device: Annotated[str, typer.Option(help="A torch device: cpu, cuda.")] = "cpu",
     json_file: Annotated[
@@ -44,10 +73,9 @@ def fit(
     force: Force = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
 ) -> None:
-    """Fit a model with error bars to a table and keep it in a folder."""
+    """Fit a model with error bars, or with probabilities of classes, to a table and keep it in a folder."""
     # Imported here so that `--help` does not wait for torch.
     from online_laplace.estimators.model_folder import check_model_folder
-    from online_laplace.estimators.regressor import OnlineLaplaceRegressor
     from online_laplace.files.earlier import SUMMARY
     from online_laplace.files.folders import lies_in
     from online_laplace.files.outputs import Protected, check_outputs
@@ -55,22 +83,32 @@ def fit(
     from online_laplace.tables.findings import assessed, learnt, rows_to_assess
     from online_laplace.tables.model import TableModel
     from online_laplace.tables.reading import read_frame
+    from online_laplace.tables.task import TASKS, decide_task
 
     if not 0 <= seed < 2**32:
         raise InputError(f"--seed must be between 0 and 2**32 - 1, not {seed}")
-    regressor = OnlineLaplaceRegressor(
-        hidden=widths(hidden),
-        activation=activation,
-        procedure=procedure,
-        optimiser=optimiser,
-        prior=prior,
-        members=members,
-        max_steps=steps,
-        random_state=seed,
-        device=device,
-        verbose=not quiet,
-    )
-    regressor.check_settings()
+    known_name("task", task, TASKS)
+    shared = {
+        "activation": activation,
+        "procedure": procedure,
+        "optimiser": optimiser,
+        "prior": prior,
+        "members": members,
+        "random_state": seed,
+        "device": device,
+        "verbose": not quiet,
+    }
+    given = {"hidden": None if hidden is None else widths(hidden), "max_steps": steps}
+    of_numbers = {"likelihood": likelihood, "noise": noise, "resolution": resolution}
+    of_classes = {"predictive": predictive}
+    # Which it will be is known once the table is read; what cannot be set is refused before that.
+    candidates = {
+        name: _estimator(name, shared, given, of_numbers, of_classes)
+        for name in (("regression", "classification") if task == "auto" else (task,))
+        if task != "auto" or not (_told(of_numbers) if name == "classification" else _told(of_classes))
+    }
+    if not candidates:
+        raise InputError("options of numbers and of classes do not go together")
     check_model_folder(out)
     for name, path in (("the table", data), ("--json", json_file)):
         if path is not None and lies_in(path, out):
@@ -81,11 +119,30 @@ def fit(
 
     def check_size(count: int, columns: int) -> None:
         # The target is no feature; a text column becomes one feature at least.
-        regressor.check_size(count, columns - 1 - len(names(drop)))
+        refused = []
+        for one in candidates.values():
+            try:
+                one.check_size(count, columns - 1 - len(names(drop)))
+            except InputError as error:
+                refused.append(error)
+        if len(refused) == len(candidates):
+            raise refused[0]
 
     frame = read_frame(data, sample=rows, seed=seed, check_size=check_size)
+    wanted = task if len(candidates) > 1 else next(iter(candidates))
+    decided = decide_task(frame, target, wanted)
+    for words in (decided.why and f"task: {decided}", decided.hint and f"hint: {decided.hint}"):
+        if words:
+            Console(stderr=True).print(words, highlight=False, markup=False, soft_wrap=True)
     model = TableModel.fit(
-        frame, target, regressor, missing=missing, drop=names(drop), holdout=holdout, seed=seed
+        frame,
+        target,
+        candidates[decided.name],
+        labels=decided.labels,
+        missing=missing,
+        drop=names(drop),
+        holdout=holdout,
+        seed=seed,
     )
     model.save(out)
 
@@ -95,3 +152,36 @@ def fit(
     Console().print(f"saved in {out}", highlight=False, markup=False, soft_wrap=True)
     if json_file is not None:
         write_json("--json", json_file, {**found, "assessment": scores})
+
+
+def _told(options: dict[str, Any]) -> list[str]:
+    """The names of those options that the call has."""
+    return [name for name, value in options.items() if value is not None]
+
+
+def _estimator(
+    task: str,
+    shared: dict[str, Any],
+    given: dict[str, Any],
+    of_numbers: dict[str, Any],
+    of_classes: dict[str, Any],
+) -> Any:
+    """The estimator of a task, its settings checked. Raises InputError."""
+    from online_laplace.estimators import OnlineLaplaceClassifier, OnlineLaplaceRegressor
+    from online_laplace.likelihood import KINDS
+
+    classes = task == "classification"
+    other, own = (of_numbers, of_classes) if classes else (of_classes, dict(of_numbers))
+    if wrong := _told(other):
+        raise InputError(f"--{wrong[0]} is not for {'classes' if classes else 'numbers'}: leave it out")
+    if task == "counts":
+        if own["likelihood"] not in (None, "poisson"):
+            raise InputError(f"--task counts has the likelihood poisson, not {own['likelihood']}")
+        if "Poisson" not in KINDS:
+            raise InputError("--task counts needs the Poisson likelihood, which this version does not have")
+        own["likelihood"] = "poisson"
+    kind = OnlineLaplaceClassifier if classes else OnlineLaplaceRegressor
+    told = {name: value for name, value in {**given, **own}.items() if value is not None}
+    estimator = kind(**shared, **told)
+    estimator.check_settings()
+    return estimator

@@ -24,7 +24,7 @@ def inspect(
     ] = None,
     force: Force = False,
 ) -> None:
-    """Print noise, effective parameters, evidence, relevance and calibration; write a page of pictures."""
+    """Print noise or classes, effective parameters, evidence and calibration; write a page of pictures."""
     # Imported here so that `--help` does not wait for torch.
     from online_laplace.cli.options import model_read, outputs, write_json, write_whole
     from online_laplace.estimators.model_folder import PAGE as PAGE_NAME
@@ -49,7 +49,7 @@ def inspect(
     found, scores = learnt(model), assessed(model, rows, where)
     print_findings(Console(), found, scores)
     title = f"A model of {model.columns.target}"
-    html = render_page(title, lines(found, scores), model.regressor, *rows, where)
+    html = render_page(title, lines(found, scores), model.estimator, *rows, where)
     write_whole("--page", target, html.encode())
     Console().print(f"page in {target}", highlight=False, markup=False, soft_wrap=True)
     if json_file is not None:

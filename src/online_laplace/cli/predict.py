@@ -16,12 +16,12 @@ def predict(
     data: Annotated[Path, typer.Argument(help="A table with the same columns: .csv, .tsv or .parquet.")],
     out: Annotated[Path, typer.Option(help="Where the predictions go: .csv, .tsv or .parquet.")],
     coverage: Annotated[
-        float, typer.Option(help="The probability that lower and upper enclose a new observation.")
+        float, typer.Option(help="The probability that lower and upper enclose a new observation (numbers).")
     ] = 0.9,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write a summary to this file.")] = None,
     force: Force = False,
 ) -> None:
-    """Predict every row: mean, std, lower, upper. The columns are matched by name."""
+    """Predict every row: mean, std, lower, upper; or class and probabilities. Columns are matched by name."""
     # Imported here so that `--help` does not wait for torch.
     from online_laplace.cli.options import model_read, outputs, write_json
     from online_laplace.errors import InputError
@@ -59,7 +59,9 @@ def predict(
     for name, words in score_lines(scores) if scores is not None else ():
         console.print(f"{name}: {words}", highlight=False, markup=False)
     if json_file is not None:
-        summary = {"rows": len(predictions), "coverage": coverage, "unseen": unseen, "assessment": scores}
+        classes = model.columns.labels is not None
+        told = {"classes": model.estimator.classes_.tolist()} if classes else {"coverage": coverage}
+        summary = {"rows": len(predictions), **told, "unseen": unseen, "assessment": scores}
         write_json("--json", json_file, summary)
 
 

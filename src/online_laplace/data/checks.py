@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from online_laplace.errors import InputError
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 
 def check_arrays(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -37,12 +37,17 @@ NEEDS_MODE = ("lm", "offline")
 
 @dataclass(frozen=True)
 class TrainingData:
-    """What is trained on, what is scored on, and the units (…, 1, k) of the target to score in."""
+    """What is trained on, what is scored on, and the units (…, 1, k) of the target to score in.
+
+    `score_train` says whether observations score the training rows, which costs about as much as the rest of
+    an observation.
+    """
 
     train: Rows
     units: Affine[Tensor]
     test: Rows | None = None
     validation: Rows | None = None
+    score_train: bool = True
 
     def first_of(self, members: int) -> TrainingData:
         """The rows of every `members`-th replica: neighbours are members of one ensemble and share them."""
@@ -53,7 +58,9 @@ class TrainingData:
         train = first(self.train)
         assert train is not None
         units = Affine(self.units.mean[::members], self.units.std[::members])
-        return TrainingData(train, units, first(self.test), first(self.validation))
+        return replace(
+            self, train=train, units=units, test=first(self.test), validation=first(self.validation)
+        )
 
 
 @dataclass(frozen=True)
@@ -136,7 +143,8 @@ def observe_scored(model: Model, data: TrainingData, w: Tensor, hyper: Hyper) ->
     def score(w: Tensor, hyper: Hyper, H: Precision) -> Scored:
         posterior = Posterior(model, w, hyper, H)
         test = None if data.test is None else _score(posterior, data.test, data.units)
-        return Scored(_score(posterior, data.train, data.units), test)
+        train = _score(posterior, data.train, data.units) if data.score_train else None
+        return Scored(train, test)
 
     return observe(model, w, hyper, data.train, score)
 

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from online_laplace import defaults
-from online_laplace.data.checks import Floats
+from online_laplace.data.checks import Floats, Integers
 from online_laplace.ensemble.architecture import Architecture
 from online_laplace.errors import InputError, known_name
-from online_laplace.estimators.checks import count, is_count
+from online_laplace.estimators.checks import count, is_count, validated
 from online_laplace.estimators.targets import Target
-from online_laplace.estimators.training import Fit, Settings, begin, estimator_plan, go_on
+from online_laplace.estimators.training import OBSERVATIONS, Fit, Settings, begin, estimator_plan, go_on
 from online_laplace.memory import check_device, check_size
 from online_laplace.threads import one_thread_each
 from online_laplace.train.online import MEANS
@@ -29,6 +33,13 @@ class OnlineLaplaceEstimator(BaseEstimator):  # type: ignore[misc]
 
     The likelihood, and with it `fit` and what can be predicted, is the subclass's.
     """
+
+    # Which snapshots predict, how often training is observed, whether that scores the training rows, and how
+    # many outputs there are at least before y is known.
+    _keep = defaults.KEEP
+    _observations = OBSERVATIONS
+    _score_train = True
+    _fewest_outputs = 1
 
     def __init__(
         self,
@@ -76,9 +87,10 @@ class OnlineLaplaceEstimator(BaseEstimator):  # type: ignore[misc]
         """Refuse settings that `fit` would refuse. Raises InputError."""
         self._settings()
 
-    def check_size(self, rows: int, features: int, targets: int = 1) -> None:
+    def check_size(self, rows: int, features: int, targets: int | None = None) -> None:
         """Refuse, as `fit` does, data that would not fit in memory. Raises InputError."""
         settings = self._settings()
+        targets = self._fewest_outputs if targets is None else targets
         network = settings.architecture.network(features, targets)
         check_size(rows, targets, network.d_w, settings.members, settings.device, features=features)
 
@@ -89,29 +101,43 @@ class OnlineLaplaceEstimator(BaseEstimator):  # type: ignore[misc]
         return Settings(
             Architecture(_widths(self.hidden), self.activation, self.prior),
             count("members", self.members),
-            estimator_plan(procedure, self.optimiser, steps, tolerance),
+            estimator_plan(procedure, self.optimiser, steps, tolerance, self._keep, self._observations),
             check_device(self.device),
             self._target(),
+            self._score_train,
         )
+
+    def _extras(self) -> dict[str, Any]:
+        """What a saved model's document says beside what every estimator has, as plain values."""
+        raise NotImplementedError
+
+    def _restore(self, fit: Fit, document: Mapping[str, Any]) -> None:
+        """Set every fitted attribute from a saved fit and its document."""
+        raise NotImplementedError
 
     def _target(self) -> Target:
         """What the subclass makes of its target. Raises InputError."""
         raise NotImplementedError
 
     @one_thread_each()
-    def _train(self, rows: Floats, targets: Floats, weight: Floats | None) -> Fit:
-        """Train members from fresh weights or, with warm_start, those of the last fit further."""
+    def _train(
+        self, rows: Floats, targets: Floats, weight: Floats | None, fold: Integers | None = None
+    ) -> Fit:
+        """Train members from fresh weights or, with warm_start, those of the last fit further.
+
+        Member m does not see the rows where `fold` is m.
+        """
         self.check_size(len(rows), rows.shape[1], targets.shape[1])
         settings = self._settings()
         with self._progress() as on_step:
             if self.warm_start and hasattr(self, "_fit"):
-                return go_on(rows, targets, settings, self._fit, on_step, weight)
-            return begin(rows, targets, settings, self._seeds(), on_step, weight)
+                return go_on(rows, targets, settings, self._fit, on_step, weight, fold)
+            return begin(rows, targets, settings, self._seeds(), on_step, weight, fold)
 
     @contextmanager
     def _unchanged_on_failure(self) -> Iterator[None]:
         """Put every attribute back where what is done inside does not come to its end."""
-        before = dict(vars(self))
+        before = dict(self.__dict__)
         try:
             yield
         except BaseException:
@@ -152,11 +178,38 @@ class OnlineLaplaceEstimator(BaseEstimator):  # type: ignore[misc]
         """Whether `fit` has been called."""
         return hasattr(self, "_fit")
 
-    def __sklearn_tags__(self) -> Any:
-        """Several targets at once are fine."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
+    def _rows(self, X: ArrayLike) -> Floats:
+        """Rows to predict, checked."""
+        check_is_fitted(self)
+        rows: Floats = validated(self, X, reset=False)
+        return rows
+
+    def _adopt_summary(self, fit: Fit) -> None:
+        """Set the attributes that every fitted estimator has from what training left behind."""
+        summary, names = fit.summary, fit.networks.model.prior.names
+        self._fit = fit
+        self.groups_ = names
+        self.alpha_ = float(summary.alpha[0]) if len(names) == 1 else summary.alpha
+        self.gamma_ = summary.gamma
+        self.log_evidence_ = summary.log_evidence
+        self.history_ = fit.history
+        self.outcome_ = str(summary.outcome)
+        self.n_iter_ = summary.steps
+        self.__dict__.pop("relevance_", None)  # an earlier fit may have had another prior
+        if fit.fixed["prior"] == "ard":
+            self.relevance_: Floats = fit.networks.sensitivity()
+
+    def _warn_of_failures(self) -> None:
+        """Say so when members could not be trained to the end."""
+        outcomes = self._fit.summary.outcomes
+        failed = [outcome for outcome in outcomes if outcome.failed]
+        if failed:
+            warnings.warn(
+                f"{len(failed)} of {len(outcomes)} members failed and predict with their weights of highest "
+                f"evidence before that; the first: {failed[0]}",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
 
 
 def _tolerance(value: Any) -> float:

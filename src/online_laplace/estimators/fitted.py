@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,6 +14,7 @@ from torch import Tensor
 from online_laplace.data.checks import Floats
 from online_laplace.data.scaling import Affine, Scaler
 from online_laplace.ensemble.failures import TrainingFailedError, below_rounding
+from online_laplace.likelihood import Categorical
 from online_laplace.model.mlp import MLP
 from online_laplace.model.model import Model
 from online_laplace.model.prior import Hyper
@@ -32,7 +34,11 @@ CACHED_NUMBERS = 2**27
 
 @dataclass(frozen=True, eq=False)
 class FittedNetworks:
-    """The c networks (…, c, d_w) of a mixture, with the scaled training rows their curvature lives on."""
+    """The c networks (…, c, d_w) of a mixture, with the scaled training rows their curvature lives on.
+
+    Where members saw different rows, the rows have a weight (members, n) for each, and the networks of a
+    member are neighbours.
+    """
 
     model: Model
     snapshots: Snapshots
@@ -131,6 +137,7 @@ class FittedNetworks:
         """How far the mean moves with each input: √ of the mean over training rows of (∂mean/∂x)², (d_x,).
 
         In standard deviations of the target per standard deviation of the input; several targets are summed.
+        For classes it is the log-odds of one class to another that move, and pairs of classes are averaged.
         Unlike the precisions, whose scale is arbitrary from layer to layer, it is about the function itself.
         """
         total = torch.zeros_like(self.rows.X[0])
@@ -138,6 +145,9 @@ class FittedNetworks:
         for part in self.rows.X.split(size):
             rows = part.clone().requires_grad_()
             mean = self._means(rows).mean(0)
+            if isinstance(self.model.likelihood, Categorical):
+                # Over all pairs, (f_i − f_j)² has this mean of squares.
+                mean = (mean - mean.mean(-1, keepdim=True)) * math.sqrt(2 / (mean.shape[-1] - 1))
             for output in mean.unbind(-1):
                 (slope,) = torch.autograd.grad(output.sum(), rows, retain_graph=True)
                 total = total + slope.square().sum(0)
@@ -159,7 +169,15 @@ class FittedNetworks:
     def _posterior(self, c: int) -> Posterior:
         # Copied, so that a fitted and a loaded model hand the very same memory layout to the linear algebra.
         w, alpha, beta = (values[c].clone() for values in self.snapshots)
-        return Posterior.of(self.model, w, Hyper(alpha, beta, self.model.prior), self.rows)
+        return Posterior.of(self.model, w, Hyper(alpha, beta, self.model.prior), self.rows_of(c))
+
+    def rows_of(self, c: int) -> Rows:
+        """The rows with the weights that one of the networks was trained with."""
+        weight = self.rows.weight
+        if weight is None or weight.ndim == 1:
+            return self.rows
+        # Copied for the same reason as the weights of the networks.
+        return replace(self.rows, weight=weight[c * len(weight) // len(self)].clone())
 
     def _chunks(self, X: Floats, numbers_per_row: int) -> Iterator[Tensor]:
         """The scaled rows, as many at a time as memory should hold."""

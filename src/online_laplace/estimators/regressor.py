@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from online_laplace import defaults
@@ -142,7 +140,7 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
             rows, targets = check_arrays(rows, targets)
             weight = checked_weights(sample_weight, rows)
             self._adopt(self._train(rows, targets, weight), one_target)
-        _warn_of_failures(self._fit)
+        self._warn_of_failures()
         return self
 
     def _target(self) -> NumericTarget:
@@ -215,45 +213,37 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
         mixture = self._fit.networks.mixture(X)
         return PredictiveDistribution(mixture if noise else without_noise(mixture), self._one_target)
 
-    def _rows(self, X: ArrayLike) -> Floats:
-        check_is_fitted(self)
-        rows: Floats = validated(self, X, reset=False)
-        return rows
-
     def _shaped(self, values: Floats) -> Floats:
         """Drop the last axis, that of the targets, where y came without one."""
         return values[..., 0] if self._one_target else values
 
     def _adopt(self, fit: Fit, one_target: bool) -> None:
         """Set every fitted attribute from what training left behind."""
-        summary, names = fit.summary, fit.networks.model.prior.names
         noise_std = np.sqrt(fit.networks.noise_variance().cpu().numpy())
-        self._fit = fit
+        self._adopt_summary(fit)
         self._one_target = one_target
         self.noise_std_ = float(noise_std[0]) if one_target else noise_std
         self.beta_ = 1 / self.noise_std_**2
         steps = fit.networks.resolution()
         self.resolution_ = float(steps[0]) if one_target else steps
-        self.groups_ = names
-        self.alpha_ = float(summary.alpha[0]) if len(names) == 1 else summary.alpha
-        self.gamma_ = summary.gamma
-        self.log_evidence_ = summary.log_evidence
-        self.history_ = fit.history
-        self.outcome_ = str(summary.outcome)
-        self.n_iter_ = summary.steps
-        self.__dict__.pop("relevance_", None)  # an earlier fit may have had another prior
-        if fit.fixed["prior"] == "ard":
-            self.relevance_: Floats = fit.networks.sensitivity()
 
+    def _extras(self) -> dict[str, Any]:
+        return {"one_target": self._one_target}
 
-def _warn_of_failures(fit: Fit) -> None:
-    """Say so when members could not be trained to the end."""
-    outcomes = fit.summary.outcomes
-    failed = [outcome for outcome in outcomes if outcome.failed]
-    if failed:
-        warnings.warn(
-            f"{len(failed)} of {len(outcomes)} members failed and predict with their weights of highest "
-            f"evidence before that; the first: {failed[0]}",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
+    def _restore(self, fit: Fit, document: Mapping[str, Any]) -> None:
+        self._adopt(fit, document["one_target"])
+
+    def __getattr__(self, name: str) -> Any:
+        """Say where probabilities of classes are to be had."""
+        if name in ("predict_proba", "predict_log_proba"):
+            raise AttributeError(
+                f"OnlineLaplaceRegressor predicts numbers and has no {name}: for classes and their "
+                "probabilities there is OnlineLaplaceClassifier"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __sklearn_tags__(self) -> Any:
+        """Several targets at once are fine."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags

@@ -41,7 +41,6 @@ from online_laplace.types import Rows
 
 if TYPE_CHECKING:
     from online_laplace.estimators.base import OnlineLaplaceEstimator
-    from online_laplace.estimators.regressor import OnlineLaplaceRegressor
 
 
 def save(
@@ -69,8 +68,8 @@ def save(
     write_model(Path(path), document, arrays)
 
 
-def load(path: str | os.PathLike[str], device: str | None = None) -> OnlineLaplaceRegressor:
-    """The model that `save` wrote into the folder `path`; it predicts the very same numbers.
+def load(path: str | os.PathLike[str], device: str | None = None) -> Any:
+    """The regressor or classifier that `save` wrote into the folder `path`; it predicts the same numbers.
 
     `device` is where it shall live, by default where it was fitted. With `warm_start=True` it can be trained
     further: `load(path).set_params(warm_start=True).fit(X, y)`.
@@ -89,16 +88,19 @@ def load(path: str | os.PathLike[str], device: str | None = None) -> OnlineLapla
     Raises:
         InputError: there is no model, it is damaged, of another kind, or of a newer version.
     """
+    from online_laplace.estimators.classifier import OnlineLaplaceClassifier
     from online_laplace.estimators.regressor import OnlineLaplaceRegressor
 
+    known = {kind.__name__: kind for kind in (OnlineLaplaceRegressor, OnlineLaplaceClassifier)}
     folder = Path(path)
     document = read_document(folder)
+    estimator = known[known_name("estimator in the model", document["estimator"], known)]
     settings = document["settings"] | ({"device": device} if device is not None else {})
     settings["hidden"] = _tuple(settings["hidden"])
-    model = OnlineLaplaceRegressor(**settings)
+    model = estimator(**settings)
     where = model._settings().device
     arrays = read_model_arrays(folder, document)
-    model._adopt(_fit(document, {name: v.to(where) for name, v in arrays.items()}), document["one_target"])
+    model._restore(_fit(document, {name: v.clone().to(where) for name, v in arrays.items()}), document)
     model.n_features_in_ = model._fit.networks.network.d_in
     if document["features"] is not None:
         model.feature_names_in_ = np.array(document["features"], dtype=object)
@@ -128,7 +130,7 @@ def _document(estimator: OnlineLaplaceEstimator) -> dict[str, Any]:
         "settings": {name: _plain(value) for name, value in settings.items()},
         "architecture": _plain(fit.fixed),
         "likelihood": {"kind": type(likelihood).__name__, **asdict(likelihood)},
-        "one_target": estimator._one_target,
+        **estimator._extras(),
         "features": None if names is None else [str(name) for name in names],
         "rows": fit.networks.rows.n,
         "weights": fit.networks.network.d_w,

@@ -1,4 +1,4 @@
-"""What a regressor makes of its target: the scale it is trained on, and the likelihood."""
+"""What an estimator makes of its target: the scale it is trained on, and the likelihood."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from online_laplace.data.checks import Floats
 from online_laplace.data.resolution import resolution
 from online_laplace.data.scaling import Scaler
 from online_laplace.errors import InputError, known_name
-from online_laplace.likelihood import Gaussian, Likelihood, Poisson, StudentT, VaryingGaussian
+from online_laplace.likelihood import Categorical, Gaussian, Likelihood, Poisson, StudentT, VaryingGaussian
 
 LIKELIHOODS = ("gaussian", "student-t", "poisson")
 NOISES = ("constant", "varying")
@@ -70,6 +70,16 @@ class NumericTarget:
     def floor(self, y: Floats, scaler: Scaler) -> float:
         """The least noise variance of any target, on the scale that the networks see."""
         return float(((self.steps(y) / scaler.std) ** 2).min() / 12)
+
+
+@dataclass(frozen=True)
+class ClassTarget:
+    """A target of classes: y (n, classes) holds a one in the column of a row's class."""
+
+    def prepare(self, y: Floats, weight: Floats | None) -> tuple[Scaler, Likelihood]:
+        """Classes have no scale."""
+        k = y.shape[1]
+        return Scaler(np.zeros(k), np.ones(k)), Categorical(k)
 
 
 def robust_scaler(y: Floats) -> Scaler:

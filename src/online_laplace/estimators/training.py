@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from online_laplace import defaults
-from online_laplace.data.checks import Floats
+from online_laplace.data.checks import Floats, Integers
 from online_laplace.data.scaling import Affine, Scaler
 from online_laplace.ensemble.architecture import Architecture
 from online_laplace.ensemble.failures import usable_snapshots
@@ -41,6 +40,7 @@ class Settings:
     plan: Plan
     device: str
     target: Target
+    score_train: bool = True
 
     def fixed(self) -> dict[str, object]:
         """What cannot change from one fit to the one that goes on from it, by name."""
@@ -85,14 +85,15 @@ def begin(
     seeds: list[int],
     on_step: Callable[[int], None] | None = None,
     weight: Floats | None = None,
+    fold: Integers | None = None,
 ) -> Fit:
     """Scale the rows X (n, d_x), y (n, k) by themselves and train members from fresh weights.
 
-    A row of `weight` (n,) two counts as two rows.
+    A row of `weight` (n,) two counts as two rows. Member m does not see the rows where `fold` (n,) is m.
     """
     inputs = Scaler.fit(X, weight)
     target, likelihood = settings.target.prepare(y, weight)
-    rows = _rows(X, y, weight, inputs, target, settings.device)
+    rows = _rows(X, y, _by_member(weight, fold, settings.members), inputs, target, settings.device)
     model = settings.architecture.model(X.shape[1], likelihood, rows.X)
     w = initial_weights(model.network, seeds, rows.X)
     return _fit(model, rows, w, settings, (inputs, target), None, on_step)
@@ -105,8 +106,9 @@ def go_on(
     before: Fit,
     on_step: Callable[[int], None] | None = None,
     weight: Floats | None = None,
+    fold: Integers | None = None,
 ) -> Fit:
-    """Train the members of `before` further, on these rows.
+    """Train the members of `before` further, on these rows, each without its fold.
 
     The scaling stays, so that the weights keep their meaning; what predicts is of the new steps alone.
 
@@ -131,15 +133,25 @@ def go_on(
         )
     if type(settings.target.prepare(y, weight)[1]) is not type(fitted.model.likelihood):
         raise InputError("warm_start goes on with the same likelihood: set warm_start=False to begin anew")
+    weight = _by_member(weight, fold, settings.members)
     rows = _rows(X, y, weight, fitted.inputs, fitted.target, settings.device)
     model = fitted.model.to(rows.X.device)
     w = before.state["state.w"].to(rows.X)
     return _fit(model, rows, w, settings, (fitted.inputs, fitted.target), before, on_step)
 
 
+def _by_member(weight: Floats | None, fold: Integers | None, members: int) -> Floats | None:
+    """The weight of every row for every member, (members, n), zero in the fold that a member leaves out."""
+    if fold is None:
+        return weight
+    seen = (fold != np.arange(members)[:, None]).astype(np.float64)
+    return seen if weight is None else seen * weight
+
+
 def _rows(X: Floats, y: Floats, weight: Floats | None, inputs: Scaler, target: Scaler, device: str) -> Rows:
     arrays = [inputs.transform(X), target.transform(y), *(() if weight is None else (weight,))]
-    return Rows(*(torch.from_numpy(array).to(device) for array in arrays))
+    # Copied into torch's own memory, whose alignment a loaded model's has too: sums then round alike.
+    return Rows(*(torch.from_numpy(array).clone().to(device) for array in arrays))
 
 
 def _fit(
@@ -156,7 +168,7 @@ def _fit(
     shared = Rows(rows.X.expand(members, -1, -1), rows.y.expand(members, -1, -1), weight)
     # One pair of units a target, (1, 1, k): every member sees the same rows.
     units = scalers[1].tensors(w)
-    data = TrainingData(shared, Affine(units.mean[None], units.std[None]))
+    data = TrainingData(shared, Affine(units.mean[None], units.std[None]), score_train=settings.score_train)
     hyper = model.initial_hyper(w)
     earlier = None if before is None else restart(before.state)
     (trained,) = train(model, data, w, hyper, settings.plan, on_step=on_step, earlier=earlier)
@@ -172,10 +184,12 @@ def _fit(
     latest = Snapshots(*(values.clone() for values in snapshots)).at(-1, hyper)
     info = observe_scored(model, data, *latest)
     chosen = Snapshots(*(values[usable].flatten(0, 1).clone() for values in snapshots))
+    if rows.weight is not None and rows.weight.ndim == 2:
+        rows = replace(rows, weight=rows.weight[usable].clone())
     return Fit(
         settings.fixed(),
         FittedNetworks(model, chosen, rows, *scalers),
-        _summary(trained, info, usable, float(rows.size), scalers[1]),
+        _summary(trained, info, usable, float(torch.as_tensor(rows.size).double().mean()), scalers[1]),
         {name: values.cpu().numpy() for name, values in history.items()},
         packed(end, history),
     )
@@ -195,6 +209,8 @@ def _summary(trained: Trained, info: Info, usable: list[int], n: float, target: 
     )
 
 
-def estimator_plan(procedure: str, optimiser: str, steps: int, tolerance: float) -> Plan:
-    """An estimator's plan: snapshots of the second half of training predict."""
-    return Plan(procedure, optimiser, steps, tolerance, OBSERVATIONS, defaults.KEEP)
+def estimator_plan(
+    procedure: str, optimiser: str, steps: int, tolerance: float, keep: str, observations: int
+) -> Plan:
+    """An estimator's plan; `keep` says which snapshots predict."""
+    return Plan(procedure, optimiser, steps, tolerance, observations, keep)

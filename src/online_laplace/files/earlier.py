@@ -1,11 +1,12 @@
 """How an earlier output of ours is told from a file of the user's, by what is in it and not by its name.
 
-JSON has the keys that our commands write, predictions have exactly our four columns, a page and a picture
+JSON has the keys that our commands write, predictions have exactly our columns, a page and a picture
 name the program that made them, and an archive begins with a store's header.
 """
 
 from __future__ import annotations
 
+import csv
 import json
 import tarfile
 import zlib
@@ -16,17 +17,22 @@ from typing import Any, NamedTuple
 PROGRAM = "online-laplace"
 PAGE_MARK = f'<meta name="generator" content="{PROGRAM}">'
 PREDICTED = ("mean", "std", "lower", "upper")
+# Predictions of classes: the likeliest, and the probability of each, such as `probability=setosa`.
+CLASS, PROBABILITY = "class", "probability="
 
 # The keys of what fit and inspect, predict, and select write; train writes a list of records.
 _SUMMARIES = (
     {"target", "features", "noise_std", "log_evidence", "outcome", "assessment"},
+    {"target", "features", "classes", "log_evidence", "outcome", "assessment"},
     {"rows", "coverage", "unseen", "assessment"},
+    {"rows", "classes", "unseen", "assessment"},
     {"rank_correlation", "ranked"},
 )
 _RECORD = {"table", "procedure", "split", "outcome"}
 # A page of the version before pages named their program.
 _UNMARKED_PAGE = '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>A model of '
 _HEAD = 4096
+_LONGEST_HEADER = 2**16
 _LARGEST_SUMMARY = 2**28
 
 
@@ -52,11 +58,19 @@ def _is_predictions(path: Path) -> bool:
         from pyarrow.parquet import read_schema
 
         try:
-            return tuple(read_schema(path).names) == PREDICTED
+            return _are_predicted(read_schema(path).names)
         except ArrowException:
             return False
-    header = _head(path).splitlines()[0]
-    return any(header == separator.join(PREDICTED).encode() for separator in (",", "\t"))
+    with path.open(encoding="utf-8", newline="") as file:
+        lines = [file.readline(_LONGEST_HEADER)]
+    return any(_are_predicted(next(csv.reader(lines, delimiter=separator))) for separator in (",", "\t"))
+
+
+def _are_predicted(names: list[str]) -> bool:
+    """Whether these are exactly the columns of predictions, of a number or of classes."""
+    if tuple(names) == PREDICTED:
+        return True
+    return len(names) >= 3 and names[0] == CLASS and all(one.startswith(PROBABILITY) for one in names[1:])
 
 
 def _is_page(path: Path) -> bool:
@@ -89,7 +103,7 @@ def is_earlier(path: Path, kind: Kind) -> bool:
         return kind.wrote(path)
     except (OSError, ValueError, IndexError, EOFError, RecursionError, ImportError):
         return False
-    except (tarfile.TarError, zlib.error):
+    except (tarfile.TarError, zlib.error, csv.Error, StopIteration):
         return False
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from online_laplace.errors import InputError
+from online_laplace.errors import InputError, known_name
 from online_laplace.likelihood.base import Local
 from online_laplace.predictive.categorical import CategoricalPredictive
+from online_laplace.predictive.forms import FORMS, log_probabilities
 from online_laplace.types import Count
 
 
@@ -20,14 +20,21 @@ class Categorical:
 
     The curvature diag(p) − p pᵀ = root rootᵀ has root = diag(√p) − p √pᵀ; the whitened residual is
     z = (y − p)/√p, whose square is 1/p − 1 for the p of the true class: where that overflows, a run ends.
+    `form` and `temperature` are about prediction alone: how probabilities follow from logits that are known
+    up to a covariance (`predictive/forms.py`), and the power 1/T that they are raised to.
     """
 
     classes: int
+    form: str = "probit"
+    temperature: float = 1.0
 
     def __post_init__(self) -> None:
         """Refuse what is no choice."""
         if self.classes < 2:
             raise InputError(f"a row has one of at least two classes, not of {self.classes}")
+        known_name("predictive form", self.form, FORMS)
+        if not 0 < self.temperature < float("inf"):
+            raise InputError(f"the temperature must be a positive number, not {self.temperature}")
 
     @property
     def targets(self) -> int:
@@ -77,6 +84,5 @@ class Categorical:
         return torch.nn.functional.one_hot(chosen, self.classes).to(f).view(f.shape)
 
     def predict(self, f: Tensor, covariance: Tensor, beta: Tensor) -> CategoricalPredictive:
-        """softmax(f / √(1 + π/8 var f)): MacKay's probit approximation, logit by logit."""
-        variance = covariance.diagonal(dim1=-2, dim2=-1)
-        return CategoricalPredictive((f / (1 + math.pi / 8 * variance).sqrt()).log_softmax(-1))
+        """Probabilities in this form, at this temperature."""
+        return CategoricalPredictive(log_probabilities(self.form, f, covariance, self.temperature))

@@ -32,7 +32,7 @@ def plot_history(model: Any, quantity: str = "evidence", *, ax: Axes | None = No
     """Draw one quantity through training: every member faintly, their median strongly.
 
     Args:
-        model: A fitted OnlineLaplaceRegressor.
+        model: A fitted OnlineLaplaceRegressor or OnlineLaplaceClassifier.
         quantity: evidence, alpha, beta, gamma or distance. Of several precisions the geometric mean is drawn,
             of several γ the sum.
         ax: Where to draw; a new Axes by default.

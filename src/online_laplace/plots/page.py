@@ -10,6 +10,7 @@ from typing import Any
 
 from online_laplace.files.earlier import PAGE_MARK
 from online_laplace.plots.calibration import plot_calibration
+from online_laplace.plots.classes import plot_confusion, plot_reliability
 from online_laplace.plots.history import plot_history
 from online_laplace.plots.predictions import plot_predictions
 from online_laplace.plots.relevance import plot_relevance
@@ -52,35 +53,49 @@ def _section(title: str, caption: str, figure: Any) -> str:
 
 
 def _figures(model: Any, X: Any, y: Any, where: str) -> list[tuple[str, str, Any]]:
+    classes = hasattr(model, "classes_")
+    drawn = _of_classes(model, X, y, where) if classes else _of_numbers(model, X, y, where)
+    if hasattr(model, "relevance_"):
+        relevance, axes = _canvas(1)
+        plot_relevance(model, ax=axes[0])
+        what = (
+            "the log-odds of one class to another move"
+            if classes
+            else "the prediction moves, in standard deviations of the target,"
+        )
+        drawn.append(("Relevance", f"How far {what} with one standard deviation of the input.", relevance))
+    # A likelihood of classes has no β.
+    seen = ("evidence", "alpha", "beta", "gamma", "distance")
+    quantities = [name for name in seen if not (classes and name == "beta")]
+    history, axes = _canvas(len(quantities))
+    for ax, quantity in zip(axes, quantities, strict=True):
+        plot_history(model, quantity, ax=ax)
+    return [*drawn, ("Training", "Faint: each network. Strong: their median.", history)]
+
+
+def _of_numbers(model: Any, X: Any, y: Any, where: str) -> list[tuple[str, str, Any]]:
     predictions, axes = _canvas(1)
     plot_predictions(model, X, y, ax=axes[0])
     honest, axes = _canvas(3)
     for ax, kind in zip(axes, ("reliability", "pit", "coverage"), strict=True):
         plot_calibration(model, X, y, kind=kind, ax=ax)
-    history, axes = _canvas(5)
-    for ax, quantity in zip(axes, ("evidence", "alpha", "beta", "gamma", "distance"), strict=True):
-        plot_history(model, quantity, ax=ax)
-    drawn = [
-        ("Predictions", f"On the {where}.", predictions),
+    caption = f"On the {where}. Observed and expected agree when the error bars are honest."
+    return [("Predictions", f"On the {where}.", predictions), ("Calibration", caption, honest)]
+
+
+def _of_classes(model: Any, X: Any, y: Any, where: str) -> list[tuple[str, str, Any]]:
+    confusion, axes = _canvas(1)
+    plot_confusion(model, X, y, ax=axes[0])
+    honest, axes = _canvas(1)
+    plot_reliability(model, X, y, ax=axes[0])
+    return [
+        ("Confusion", f"On the {where}. Rows of each class by the class they are taken for.", confusion),
         (
-            "Calibration",
-            f"On the {where}. Observed and expected agree when the error bars are honest.",
+            "Reliability",
+            f"On the {where}. Points on the diagonal: what is said with a probability comes true that often.",
             honest,
         ),
-        ("Training", "Faint: each network. Strong: their median.", history),
     ]
-    if hasattr(model, "relevance_"):
-        relevance, axes = _canvas(1)
-        plot_relevance(model, ax=axes[0])
-        drawn.insert(
-            2,
-            (
-                "Relevance",
-                "How far the prediction moves, in standard deviations of the target, with one of the input.",
-                relevance,
-            ),
-        )
-    return drawn
 
 
 def _canvas(count: int) -> tuple[Any, list[Any]]:

@@ -19,7 +19,7 @@ def plot_relevance(model: Any, *, most: int = 20, ax: Axes | None = None) -> Axe
     """Draw the relevance of the inputs, the most relevant on top.
 
     Args:
-        model: An OnlineLaplaceRegressor fitted with prior="ard".
+        model: An OnlineLaplaceRegressor or OnlineLaplaceClassifier fitted with prior="ard".
         most: How many inputs to draw.
         ax: Where to draw; a new Axes by default.
 
@@ -44,6 +44,7 @@ def plot_relevance(model: Any, *, most: int = 20, ax: Axes | None = None) -> Axe
     order = np.argsort(model.relevance_)[-most:]
     with drawing_on(ax) as ax:
         ax.barh([str(names[i]) for i in order], model.relevance_[order], color=BLUE, alpha=0.85)
-        ax.set(xlabel="target stds moved by one std of the input", title="relevance of the inputs")
+        moved = "log-odds" if hasattr(model, "classes_") else "target stds"
+        ax.set(xlabel=f"{moved} moved by one std of the input", title="relevance of the inputs")
         ax.grid(axis="y", visible=False)
     return ax

@@ -33,13 +33,17 @@ class Posterior:
 
     def predict(self, X: Tensor) -> Component:
         """What the likelihood makes of f(x, w) and j(x) H⁻¹ j(x)ᵀ at the rows of X (…, m, d_x)."""
+        return self.model.likelihood.predict(*self.outputs(X), self.hyper.beta)
+
+    def outputs(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """f(x, w) (…, m, k) and its covariance j(x) H⁻¹ j(x)ᵀ (…, m, k, k) at the rows of X (…, m, d_x)."""
         parts = BlockJacobian.of(self.model.network, self.w, X)
         f = self.w.new_empty(parts.shape[:-1])
         covariance = f.new_empty(*f.shape, f.shape[-1])
         for chosen, outputs, J in parts.linearised():
             f[..., chosen, :] = outputs
             covariance[..., chosen, :, :] = self.H.covariance(written_out(J))
-        return self.model.likelihood.predict(f, covariance, self.hyper.beta)
+        return f, covariance
 
     def covariance(self, X: Tensor, *, noise: bool = False) -> Tensor:
         """The joint covariance of the targets of all rows (…, m·k, m·k), targets fastest.

@@ -27,7 +27,8 @@ MOST_CATEGORIES = 50
 class Columns:
     """The features of a table: numbers as they are, texts as one column per category.
 
-    `medians` fill the gaps of numeric columns where `missing` is "impute".
+    `medians` fill the gaps of numeric columns where `missing` is "impute". `labels` says what the target's
+    classes are, "text", "boolean" or "whole" numbers; None for a target of numbers.
     """
 
     target: str
@@ -36,15 +37,22 @@ class Columns:
     medians: tuple[float, ...]
     text: tuple[str, ...]
     categories: tuple[tuple[str, ...], ...]
+    labels: str | None = None
 
     @classmethod
     def learn(
-        cls, frame: pd.DataFrame, target: str, *, missing: str = "refuse", drop: Sequence[str] = ()
+        cls,
+        frame: pd.DataFrame,
+        target: str,
+        *,
+        missing: str = "refuse",
+        drop: Sequence[str] = (),
+        labels: str | None = None,
     ) -> Columns:
         """Find out the kind of every column but the target and those to `drop`. Raises InputError."""
         known_name("way with missing values", missing, MISSING)
         for name in (target, *drop):
-            _check_column(frame, name)
+            check_column(frame, name)
         if target in drop:
             raise InputError(f"{target!r} is the target: it cannot be left out with --drop as well")
         used = frame.drop(columns=[target, *drop])
@@ -58,7 +66,7 @@ class Columns:
         medians = tuple(float(used[name].astype(float).median()) for name in numeric)
         found = tuple(tuple(sorted(set(_texts(used, name)))) for name in text)
         _check_names(numeric, text, found)
-        return cls(target, missing, numeric, medians, text, found)
+        return cls(target, missing, numeric, medians, text, found, labels)
 
     @property
     def names(self) -> list[str]:
@@ -84,15 +92,28 @@ class Columns:
             columns += [(texts == category).astype(np.float64) for category in found]
         return pd.DataFrame(np.column_stack(columns), columns=self.names)
 
-    def targets(self, frame: pd.DataFrame) -> Floats:
-        """The target of every row. Raises InputError."""
-        _check_column(frame, self.target)
+    def targets(self, frame: pd.DataFrame) -> Any:
+        """The target of every row, numbers or labels. Raises InputError."""
+        check_column(frame, self.target)
         gaps = int(frame[self.target].isna().sum())
         if gaps:
             raise InputError(
                 f"the target {self.target!r} is missing in {_rows(gaps)}: remove them, nothing can stand in"
             )
-        return _numbers(frame, self.target)
+        if self.labels == "text":
+            return _texts(frame, self.target).astype(np.str_)
+        if self.labels == "boolean":
+            return _booleans(frame, self.target)
+        values = _numbers(frame, self.target)
+        if self.labels is None:
+            return values
+        broken = np.flatnonzero(values != np.floor(values))
+        if len(broken):
+            raise InputError(
+                f"column {self.target!r}, row {broken[0] + 1}: {values[broken[0]]:g} is no whole number, "
+                "as the classes are"
+            )
+        return values.astype(np.int64)
 
     def unseen(self, frame: pd.DataFrame) -> dict[str, dict[str, int]]:
         """For every text column, the categories the model has never met and in how many rows they are."""
@@ -113,10 +134,16 @@ class Columns:
         """The inverse of `to_json`."""
         lists = {name: tuple(value[name]) for name in ("numeric", "medians", "text")}
         found = tuple(tuple(one) for one in value["categories"])
-        return cls(target=value["target"], missing=value["missing"], categories=found, **lists)
+        return cls(
+            target=value["target"],
+            missing=value["missing"],
+            categories=found,
+            labels=value.get("labels"),
+            **lists,
+        )
 
 
-def _check_column(frame: pd.DataFrame, name: str) -> None:
+def check_column(frame: pd.DataFrame, name: str) -> None:
     """Refuse a column that is not there; columns are many and short, and half alike is not alike."""
     known_name("column", name, [str(column) for column in frame.columns], alike=0.7)
 
@@ -187,6 +214,16 @@ def _numbers(frame: pd.DataFrame, name: str) -> Floats:
     if len(endless):
         raise InputError(f"column {name!r}, row {endless[0] + 1}: the value is infinite")
     return values
+
+
+def _booleans(frame: pd.DataFrame, name: str) -> Any:
+    """A column as booleans, whatever words a file has for them."""
+    words = {"true": True, "false": False, "1": True, "0": False}
+    texts = [str(one).strip().lower() for one in frame[name]]
+    for i, one in enumerate(texts):
+        if one not in words:
+            raise InputError(f"column {name!r}, row {i + 1}: {frame[name].iloc[i]!r} is no boolean")
+    return np.array([words[one] for one in texts])
 
 
 def _texts(frame: pd.DataFrame, name: str) -> np.ndarray:

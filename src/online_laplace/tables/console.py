@@ -25,14 +25,12 @@ def print_findings(console: Console, found: dict[str, Any], scores: dict[str, An
 
 def lines(found: dict[str, Any], scores: dict[str, Any] | None) -> list[tuple[str, str]]:
     """The same as pairs of a name and a sentence."""
-    noise, spread = found["noise_std"], found["target_std"]
     listed = [
         ("target", found["target"]),
         ("data", f"{found['rows']:,} rows, {_columns(found)}"),
         ("networks", _networks(found)),
         ("training", f"{found['outcome']} after {found['steps']} steps"),
-        ("noise", f"standard deviation {_number(noise)}, where the target's is {_number(spread)}"),
-        *_resolution(found),
+        *(_classes(found) if "classes" in found else _noise(found)),
         ("parameters", f"{found['effective_parameters']:.1f} of {found['weights']:,} weights in effect"),
         ("log evidence", f"{found['log_evidence']:.2f}"),
     ]
@@ -55,6 +53,12 @@ def _resolution(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 def score_lines(scores: dict[str, Any]) -> list[tuple[str, str]]:
     """How well the model predicts some rows."""
+    if "ece" in scores:
+        return [
+            ("assessed on", f"{scores['rows']:,} {scores['where']}"),
+            ("accuracy", f"{scores['accuracy']:.1%} right, log-loss {scores['log_loss']:.3f}"),
+            ("calibration", f"probabilities are off by {scores['ece']:.3f} on average (ECE)"),
+        ]
     shares = ", ".join(f"{float(level):.0%} → {share:.0%}" for level, share in scores["coverage"].items())
     r2 = "" if scores["r2"] is None else f", R² {scores['r2']:.3f}"
     return [
@@ -62,6 +66,20 @@ def score_lines(scores: dict[str, Any]) -> list[tuple[str, str]]:
         ("accuracy", f"RMSE {_number(scores['rmse'])}{r2}, log-likelihood {scores['log_likelihood']:.3f}"),
         ("coverage", shares),
     ]
+
+
+def _noise(found: dict[str, Any]) -> list[tuple[str, str]]:
+    noise, spread = found["noise_std"], found["target_std"]
+    words = f"standard deviation {_number(noise)}, where the target's is {_number(spread)}"
+    return [("noise", words), *_resolution(found)]
+
+
+def _classes(found: dict[str, Any]) -> list[tuple[str, str]]:
+    labels = [str(label) for label in found["classes"]]
+    more = f" and {len(labels) - MOST_INPUTS} more" if len(labels) > MOST_INPUTS else ""
+    listed = ", ".join(labels[:MOST_INPUTS]) + more
+    form = f"{found['predictive']}, temperature {found['temperature']:g}"
+    return [("classes", f"{len(labels)}: {listed}"), ("probabilities", form)]
 
 
 def _number(value: float) -> str:

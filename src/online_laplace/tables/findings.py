@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from online_laplace.errors import InputError
+from online_laplace.estimators.labels import places
 from online_laplace.predictive.coverage import LEVELS, coverages
+from online_laplace.predictive.reliability import reliability
 from online_laplace.tables.model import TableModel
 
 if TYPE_CHECKING:
@@ -18,10 +20,9 @@ if TYPE_CHECKING:
 
 def learnt(model: TableModel) -> dict[str, Any]:
     """The settings and the fitted quantities of a model."""
-    regressor = model.regressor
-    networks = regressor._fit.networks
-    noise = float(regressor.noise_std_)
-    relevance = getattr(regressor, "relevance_", None)
+    estimator = model.estimator
+    networks = estimator._fit.networks
+    relevance = getattr(estimator, "relevance_", None)
     return {
         "target": model.columns.target,
         "rows": networks.rows.n,
@@ -31,25 +32,42 @@ def learnt(model: TableModel) -> dict[str, Any]:
         "missing": model.columns.missing,
         "hidden": list(networks.network.hidden),
         "activation": networks.network.activation,
-        "procedure": regressor.procedure,
-        "prior": regressor.prior,
-        "members": regressor._fit.fixed["members"],
+        "procedure": estimator.procedure,
+        "prior": estimator.prior,
+        "members": estimator._fit.fixed["members"],
         "weights": networks.network.d_w,
-        "noise_std": noise,
-        "resolution": float(regressor.resolution_),
-        "target_std": float(networks.target.std[0]),
-        "effective_parameters": regressor.gamma_,
-        "log_evidence": regressor.log_evidence_,
-        "steps": regressor.n_iter_,
-        "outcome": regressor.outcome_,
+        **(_of_numbers(estimator) if model.columns.labels is None else _of_classes(estimator)),
+        "effective_parameters": estimator.gamma_,
+        "log_evidence": estimator.log_evidence_,
+        "steps": estimator.n_iter_,
+        "outcome": estimator.outcome_,
         "relevance": None if relevance is None else _by_size(model.columns.names, relevance),
+    }
+
+
+def _of_numbers(regressor: Any) -> dict[str, Any]:
+    target_std = float(regressor._fit.networks.target.std[0])
+    return {
+        "noise_std": float(regressor.noise_std_),
+        "resolution": float(regressor.resolution_),
+        "target_std": target_std,
+    }
+
+
+def _of_classes(classifier: Any) -> dict[str, Any]:
+    return {
+        "classes": classifier.classes_.tolist(),
+        "predictive": classifier.predictive_,
+        "temperature": classifier.temperature_,
     }
 
 
 def assessed(model: TableModel, rows: Rows, where: str) -> dict[str, Any]:
     """How well the model predicts rows X, y; `where` says which rows these are."""
     X, y = rows
-    predicted = model.regressor.predict_dist(X)
+    if model.columns.labels is not None:
+        return {"where": where, "rows": len(y), **_class_scores(model.estimator, X, y)}
+    predicted = model.estimator.predict_dist(X)
     error = y - predicted.mean()
     spread = float(np.var(y))
     return {
@@ -62,6 +80,16 @@ def assessed(model: TableModel, rows: Rows, where: str) -> dict[str, Any]:
             f"{level:g}": float(share)
             for level, share in zip(LEVELS, coverages(predicted.cdf(y)), strict=True)
         },
+    }
+
+
+def _class_scores(classifier: Any, X: Any, y: Any) -> dict[str, float]:
+    found = places(y, classifier.classes_)
+    p = classifier.predict_proba(X)
+    return {
+        "accuracy": float(np.mean(p.argmax(axis=1) == found)),
+        "log_loss": -float(classifier.score_log_likelihood(X, y)),
+        "ece": reliability(p, found).error,
     }
 
 
@@ -84,9 +112,10 @@ def rows_to_assess(model: TableModel, frame: pd.DataFrame | None) -> tuple[Rows,
         return model.held_out, "held-out rows"
     import pandas as pd
 
-    networks = model.regressor._fit.networks
+    networks = model.estimator._fit.networks
     X = networks.inputs.inverse(networks.rows.X.cpu().numpy())
-    y = networks.target.inverse(networks.rows.y.cpu().numpy())[:, 0]
+    y = networks.target.inverse(networks.rows.y.cpu().numpy())
+    y = y[:, 0] if model.columns.labels is None else model.estimator.classes_[y.argmax(axis=1)]
     return (pd.DataFrame(X, columns=model.columns.names), y), "training rows, which flatter the model"
 
 
