@@ -32,6 +32,7 @@ ROOMS = [
     "train",
     "posterior",
     "ensemble",
+    "pool",
     "protocol",
     "selection",
     "store",

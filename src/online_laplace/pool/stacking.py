@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
+from scipy.optimize import nnls
 from torch import Tensor
 
 # The weights converge slowly once they are good: more iterations change the density by less than it is known.
 ITERATIONS = 500
+
+# How much heavier than all rows together the demand is that weights sum to one.
+SUM_TO_ONE = 1e4
 
 
 def density_weights(log_density: Tensor, iterations: int = ITERATIONS) -> Tensor:
@@ -25,19 +30,18 @@ def density_weights(log_density: Tensor, iterations: int = ITERATIONS) -> Tensor
     return log_weights.exp()
 
 
-def squared_error_weights(means: Tensor, y: Tensor, iterations: int = ITERATIONS) -> Tensor:
+def squared_error_weights(means: Tensor, y: Tensor) -> Tensor:
     """The weights (…, c), not negative, which sum to one, of least Σ (y − Σ_c weight_c mean_c)².
 
-    `means` (…, n, c), `y` (…, n). By Frank and Wolfe's steps towards the best single part, each as long as
-    pays: exact line search, no step size to choose.
+    `means` (…, n, c), `y` (…, n). By non-negative least squares, in which one more row, far heavier than all
+    others, asks for the sum.
     """
-    weights = torch.full_like(means[..., 0, :], 1 / means.shape[-1])
-    for _ in range(iterations):
-        predicted = (means @ weights.unsqueeze(-1)).squeeze(-1)
-        slope = (means.mT @ (predicted - y).unsqueeze(-1)).squeeze(-1)
-        best = torch.nn.functional.one_hot(slope.argmin(-1), weights.shape[-1]).to(weights)
-        move = (means @ (best - weights).unsqueeze(-1)).squeeze(-1)
-        squared = move.square().sum(-1).clamp(min=torch.finfo(move.dtype).tiny)  # where there is no way to go
-        length = ((y - predicted) * move).sum(-1) / squared
-        weights = weights + length.clamp(0, 1).unsqueeze(-1) * (best - weights)
-    return weights
+    A = means.reshape(-1, *means.shape[-2:]).cpu().numpy()
+    b = y.reshape(-1, y.shape[-1]).cpu().numpy()
+    found = []
+    for each, target in zip(A, b, strict=True):
+        heavy = SUM_TO_ONE * np.linalg.norm(each)
+        row = np.full((1, each.shape[1]), heavy)
+        weights, _ = nnls(np.vstack([each, row]), np.append(target, heavy))
+        found.append(weights / weights.sum())
+    return torch.from_numpy(np.stack(found)).to(means).reshape(means[..., 0, :].shape)
