@@ -99,7 +99,7 @@ def test_a_named_form_is_kept_and_its_temperature_chosen(form, rows):
 
 def test_one_network_sees_all_rows_and_chooses_nothing(rows):
     model = OnlineLaplaceClassifier(**(QUICK | {"members": 1})).fit(*rows)
-    assert model.predictive_ == "plug-in" and model.temperature_ == 1
+    assert model.predictive_ == "probit" and model.temperature_ == 1
     assert model._fit.networks.rows.weight is None
 
 

@@ -60,7 +60,7 @@ class OnlineLaplaceClassifier(ClassifierMixin, OnlineLaplaceEstimator):  # type:
 
     Attributes:
         classes_: The labels, sorted.
-        predictive_: The form of the probabilities; "plug-in" where there was nothing to choose it by.
+        predictive_: The form of the probabilities; "probit" where there was nothing to choose it by.
         temperature_: Every network's probabilities are raised to 1/temperature_ and normalised; 1 where there
             was nothing to choose it by.
         alpha_: The weights' prior precision (inputs standardised): a float, or one per group of `groups_`.

@@ -51,7 +51,8 @@ def decide_task(frame: pd.DataFrame, target: str, wanted: str = "auto") -> Task:
                 f"the target {target!r} holds numbers such as {column.iloc[0]:g}, which are no classes: "
                 "--task regression"
             )
-        return Task(wanted, _checked(column, target, "whole" if kind == "count" else kind))
+        known = {"count": "whole", "spoilt": "text"}
+        return Task(wanted, _checked(column, target, known.get(kind, kind)))
     if kind in ("text", "boolean"):
         words = "text" if kind == "text" else "booleans"
         return Task("classification", _checked(column, target, kind), f"the target holds {words}")
@@ -70,17 +71,16 @@ def _are_few(different: int, rows: int) -> bool:
 
 
 def _kind(column: pd.Series) -> str:
-    """boolean, text, count (whole numbers, none negative), whole, or number."""
+    """boolean, text, count (whole numbers, none negative), whole, number, or spoilt: numbers and words."""
     import pandas as pd
     from pandas.api import types
 
     if types.is_bool_dtype(column) or (len(column) and all(isinstance(one, bool) for one in column)):
         return "boolean"
     if not types.is_numeric_dtype(column):
-        different = pd.Series(column.unique())
-        numbers = pd.to_numeric(different, errors="coerce").notna().to_numpy()
+        numbers = pd.to_numeric(column, errors="coerce").notna().to_numpy()
         # Numbers with a word among them are a mistake, which has a message of its own.
-        return "number" if len(different) and numbers.mean() > 0.5 else "text"
+        return "spoilt" if len(column) and numbers.mean() > 0.5 else "text"
     values = column.to_numpy(dtype=float)
     if not np.all(np.isfinite(values)) or np.any(values != np.floor(values)):
         return "number"
