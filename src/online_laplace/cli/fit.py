@@ -131,9 +131,12 @@ def fit(
     frame = read_frame(data, sample=rows, seed=seed, check_size=check_size)
     wanted = task if len(candidates) > 1 else next(iter(candidates))
     decided = decide_task(frame, target, wanted)
-    for words in (decided.why and f"task: {decided}", decided.hint and f"hint: {decided.hint}"):
-        if words:
-            Console(stderr=True).print(words, highlight=False, markup=False, soft_wrap=True)
+
+    def say_what_was_decided() -> None:
+        for words in (decided.why and f"task: {decided}", decided.hint and f"hint: {decided.hint}"):
+            if words:
+                Console(stderr=True).print(words, highlight=False, markup=False, soft_wrap=True)
+
     model = TableModel.fit(
         frame,
         target,
@@ -143,6 +146,7 @@ def fit(
         drop=names(drop),
         holdout=holdout,
         seed=seed,
+        on_ready=say_what_was_decided,
     )
     model.save(out)
 

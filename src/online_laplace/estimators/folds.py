@@ -18,7 +18,7 @@ from online_laplace.predictive.forms import FORMS, log_probabilities, tempered
 _SHARPER = (0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
 TEMPERATURES = (*_SHARPER, 1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5)
 
-# Where no row was left out nothing can be chosen. On the tables that the defaults were chosen on no form of
+# Where no row was left out nothing can be chosen. On the tables that the defaults were chosen on, no form of
 # one network was best everywhere; this one is never far too sure.
 UNCHOSEN = "probit"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,18 +46,18 @@ class TableModel:
         drop: Sequence[str] = (),
         holdout: float = 0.0,
         seed: int = 0,
+        on_ready: Callable[[], None] | None = None,
     ) -> TableModel:
         """Fit `estimator` to a table, less a share `holdout` of its rows. Raises InputError.
 
         `labels` says what the classes are where it is a classifier; every class then keeps a row to fit.
+        `on_ready` is called once the table has passed its checks, before training.
         """
         if len(frame) < 2:
             raise InputError(f"at least two rows of data are needed, got {len(frame)}")
         if not 0 <= holdout < 1:
             raise InputError(f"--holdout is a share of the rows, from 0 to below 1, not {holdout:g}")
-        classes = (
-            None if labels is None else frame[target].astype(str).to_numpy() if target in frame else None
-        )
+        classes = None if labels is None else frame[target].astype(str).to_numpy()
         fitted_rows, out = (
             frame.iloc[rows].reset_index(drop=True) for rows in _part(len(frame), holdout, seed, classes)
         )
@@ -70,6 +70,8 @@ class TableModel:
                 f"the target {target!r} is constant ({value} in every row to fit): there is nothing to learn"
             )
         held_out = (columns.features(out), columns.targets(out)) if len(out) else None
+        if on_ready is not None:
+            on_ready()
         return cls(columns, estimator.fit(X, y), held_out)
 
     def predict(self, frame: pd.DataFrame, coverage: float = 0.9) -> pd.DataFrame:
