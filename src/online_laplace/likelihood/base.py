@@ -94,6 +94,20 @@ class Likelihood(Protocol):
         """New targets at rows with outputs f (…, m, k) of covariance (…, m, k, k)."""
 
 
+class WithoutScale:
+    """What likelihoods that learn no precision have in common: there is none to normalise or to update."""
+
+    @property
+    def scales(self) -> int:
+        return 0
+
+    def log_normaliser(self, beta: Tensor, n: Count) -> Tensor:
+        return torch.zeros_like(beta[..., 0])
+
+    def update(self, beta: Tensor, misfit: Tensor, spent: Tensor, n: Count) -> Tensor:
+        return beta
+
+
 def standard_normal(like: Tensor, generator: torch.Generator) -> Tensor:
     """Standard normal draws in the shape, the dtype and on the device of `like`."""
     return torch.randn(like.shape, generator=generator, dtype=like.dtype, device=like.device)

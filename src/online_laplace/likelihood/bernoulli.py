@@ -9,14 +9,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from online_laplace.likelihood.base import Local
+from online_laplace.likelihood.base import Local, WithoutScale
 from online_laplace.likelihood.series import softplus_change
 from online_laplace.predictive.categorical import CategoricalPredictive
-from online_laplace.types import Count
 
 
 @dataclass(frozen=True)
-class Bernoulli:
+class Bernoulli(WithoutScale):
     """p(y = 1) = p = 1/(1 + e^−f); y (…, n, 1) is 0 or 1.
 
     −log p(y) = log(1 + e^f) − y f has the gradient p − y and the curvature p (1 − p) in f:
@@ -36,11 +35,6 @@ class Bernoulli:
     def heads(self) -> tuple[str, ...]:
         return ("",)
 
-    @property
-    def scales(self) -> int:
-        """None: a logit has its own scale."""
-        return 0
-
     def local(self, f: Tensor, y: Tensor) -> Local:
         """Through log p and log(1 − p), each for the rows that have some of its class."""
         of_one, of_zero = logsigmoid(f), logsigmoid(-f)
@@ -54,12 +48,6 @@ class Bernoulli:
         """The loss is softplus(−f) for a one and softplus(f) for a zero."""
         change = f_new - f
         return -y * softplus_change(-f, -change) - (1 - y) * softplus_change(f, change)
-
-    def log_normaliser(self, beta: Tensor, n: Count) -> Tensor:
-        return torch.zeros_like(beta[..., 0])
-
-    def update(self, beta: Tensor, misfit: Tensor, spent: Tensor, n: Count) -> Tensor:
-        return beta
 
     @property
     def mean_is_output(self) -> bool:

@@ -8,14 +8,13 @@ import torch
 from torch import Tensor
 
 from online_laplace.errors import InputError, known_name
-from online_laplace.likelihood.base import Local
+from online_laplace.likelihood.base import Local, WithoutScale
 from online_laplace.predictive.categorical import CategoricalPredictive
 from online_laplace.predictive.forms import FORMS, log_probabilities
-from online_laplace.types import Count
 
 
 @dataclass(frozen=True)
-class Categorical:
+class Categorical(WithoutScale):
     """p(class) = softmax(f); y (…, n, classes) holds a one in the column of a row's class.
 
     The curvature diag(p) − p pᵀ = root rootᵀ has root = diag(√p) − p √pᵀ; the whitened residual is
@@ -48,11 +47,6 @@ class Categorical:
     def heads(self) -> tuple[str, ...]:
         return ("",) * self.classes
 
-    @property
-    def scales(self) -> int:
-        """None: logits have their own scale."""
-        return 0
-
     def local(self, f: Tensor, y: Tensor) -> Local:
         """z = y/√p − √p, through log p, so that a small p of another class harms nothing."""
         log_p = f.log_softmax(-1)
@@ -68,12 +62,6 @@ class Categorical:
         large = torch.logsumexp(log_p + change, dim=-1)
         normaliser = torch.where(change.abs().amax(-1) < 1, small, large)
         return ((y * change).sum(-1) - normaliser).unsqueeze(-1)
-
-    def log_normaliser(self, beta: Tensor, n: Count) -> Tensor:
-        return torch.zeros_like(beta[..., 0])
-
-    def update(self, beta: Tensor, misfit: Tensor, spent: Tensor, n: Count) -> Tensor:
-        return beta
 
     @property
     def mean_is_output(self) -> bool:

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from online_laplace.likelihood.base import Local
+from online_laplace.likelihood.base import Local, WithoutScale
 from online_laplace.likelihood.series import exp_excess
 from online_laplace.predictive.counts import CountPredictive
-from online_laplace.types import Count
 
 
 @dataclass(frozen=True)
-class Poisson:
+class Poisson(WithoutScale):
     """y ~ Poisson(λ) with λ = e^f, one output a target; y = 0, 1, 2, ….
 
     −log p = λ − y f + log y! has the gradient λ − y and the curvature λ in f: root = √λ and z = (y − λ)/√λ.
@@ -31,11 +30,6 @@ class Poisson:
     def heads(self) -> tuple[str, ...]:
         return ("",) * self.targets
 
-    @property
-    def scales(self) -> int:
-        """None: the mean of a count says its variance."""
-        return 0
-
     def local(self, f: Tensor, y: Tensor) -> Local:
         """z = y/√λ − √λ, so that a rate of zero harms no count of zero."""
         root = (0.5 * f).exp()
@@ -48,12 +42,6 @@ class Poisson:
         change, rate = f_new - f, f.exp()
         small = (y - rate) * change - rate * exp_excess(change)
         return torch.where(change.abs() < 1, small, y * change + (rate - f_new.exp()))
-
-    def log_normaliser(self, beta: Tensor, n: Count) -> Tensor:
-        return torch.zeros_like(beta[..., 0])
-
-    def update(self, beta: Tensor, misfit: Tensor, spent: Tensor, n: Count) -> Tensor:
-        return beta
 
     @property
     def mean_is_output(self) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from online_laplace.likelihood.base import Local, standard_normal
+from online_laplace.likelihood.base import Local, WithoutScale, standard_normal
 from online_laplace.likelihood.floor import (
     check_floor,
     expected_variance,
@@ -19,11 +19,10 @@ from online_laplace.likelihood.floor import (
 from online_laplace.likelihood.series import log_excess
 from online_laplace.predictive import freedom
 from online_laplace.predictive.student import StudentPredictive
-from online_laplace.types import Count
 
 
 @dataclass(frozen=True)
-class StudentT:
+class StudentT(WithoutScale):
     """y = μ + σ T, T of Student's t with ν degrees of freedom; outputs f = (μ, s, t), all means first.
 
     σ² = floor + e^s and ν = 1 + 4 e^t. So ν > 1, where the mean exists and with it RMSE and CRPS, and the
@@ -52,11 +51,6 @@ class StudentT:
     @property
     def heads(self) -> tuple[str, ...]:
         return tuple(name for name in ("", "scale", "freedom") for _ in range(self.targets))
-
-    @property
-    def scales(self) -> int:
-        """None: the noise is the network's to say."""
-        return 0
 
     def local(self, f: Tensor, y: Tensor) -> Local:
         """Gradient by gradient, over its own part of the root; see the class."""
@@ -98,12 +92,6 @@ class StudentT:
         log_change = torch.log1p(step_q / (1 + q))
         of_power = -0.5 * ((1 + 1 / u) * log_change + relative / u * torch.log1p(q_new))
         return freedom.constant_fall(u, relative) - 0.5 * widening + of_power
-
-    def log_normaliser(self, beta: Tensor, n: Count) -> Tensor:
-        return torch.zeros_like(beta[..., 0])
-
-    def update(self, beta: Tensor, misfit: Tensor, spent: Tensor, n: Count) -> Tensor:
-        return beta
 
     @property
     def mean_is_output(self) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from online_laplace.likelihood.base import Local, standard_normal
+from online_laplace.likelihood.base import Local, WithoutScale, standard_normal
 from online_laplace.likelihood.floor import (
     check_floor,
     expected_variance,
@@ -17,11 +17,10 @@ from online_laplace.likelihood.floor import (
     log_variance_change,
 )
 from online_laplace.predictive.gaussian import GaussianPredictive
-from online_laplace.types import Count
 
 
 @dataclass(frozen=True)
-class VaryingGaussian:
+class VaryingGaussian(WithoutScale):
     """y ~ N(μ, σ²), σ² = floor + e^s, with outputs f = (μ, s), all means first.
 
     −log p = ½ (r² + log σ² + log 2π) with r = (y − μ)/σ. With ρ = e^s/σ² = ∂ log σ²/∂s, which is 1 without a
@@ -44,11 +43,6 @@ class VaryingGaussian:
     def heads(self) -> tuple[str, ...]:
         return ("",) * self.targets + ("noise",) * self.targets
 
-    @property
-    def scales(self) -> int:
-        """None: the noise is the network's to say."""
-        return 0
-
     def local(self, f: Tensor, y: Tensor) -> Local:
         """z = (r, (r² − 1)/√2), root = diag(1/σ, ρ/√2)."""
         r, s = self._standardised(f, y)
@@ -65,12 +59,6 @@ class VaryingGaussian:
         widening = log_variance_change(s, of_s, self.floor)
         change = of_mean * (-0.5 * log_variance(s_new, self.floor)).exp() - r * (-0.5 * widening).expm1()
         return 0.5 * (change * (r + r_new) - widening)
-
-    def log_normaliser(self, beta: Tensor, n: Count) -> Tensor:
-        return torch.zeros_like(beta[..., 0])
-
-    def update(self, beta: Tensor, misfit: Tensor, spent: Tensor, n: Count) -> Tensor:
-        return beta
 
     @property
     def mean_is_output(self) -> bool:
