@@ -127,10 +127,12 @@ def one_table(X: np.ndarray, y: np.ndarray, splits: list[int], options: argparse
     new = torch.stack([new for *_, new in parts])
 
     def scores(weights: torch.Tensor, mean_weights: torch.Tensor) -> dict:
-        mixed = torch.logsumexp(weights.log()[:, None] + density, -1) - std.log()[:, None]
-        below = (cdf * weights[:, None]).sum(-1)
-        error = (means * weights[:, None]).sum(-1) - y_test
-        stacked = (means * mean_weights[:, None]).sum(-1) - y_test
+        used = (weights > 0)[:, None]
+        parts = torch.where(used, weights.log()[:, None] + density, -torch.inf)
+        mixed = torch.logsumexp(parts, -1) - std.log()[:, None]
+        below = torch.where(used, cdf * weights[:, None], 0).sum(-1)
+        error = torch.where(used, means * weights[:, None], 0).sum(-1) - y_test
+        stacked = torch.where(mean_weights[:, None] > 0, means * mean_weights[:, None], 0).sum(-1) - y_test
         return {
             "log_likelihood": mixed.mean(-1).tolist(),
             "log_likelihood_without_twins": ((mixed * new).sum(-1) / new.sum(-1)).tolist(),

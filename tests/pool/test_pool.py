@@ -96,3 +96,14 @@ def test_one_run_serves_every_length_of_training():
     predicted = predict_snapshots(model, together[30], rows, rows.X)
     assert predicted.mean.shape == (2, 40, 1)
     assert (predicted.log_density(rows.y).mean((-2, -1)) > -1).all()
+
+
+def test_a_part_that_failed_gets_no_weight_and_harms_no_other():
+    log_density, means, y = normal(20, 3, seed=0), normal(20, 3, seed=1), normal(20, seed=2)
+    kept = [0, 2]
+    for weigh, values in ((density_weights, log_density), (lambda m: squared_error_weights(m, y), means)):
+        broken = values.clone()
+        broken[4, 1] = torch.nan
+        weights = weigh(broken)
+        assert weights[1] == 0
+        torch.testing.assert_close(weights[kept], weigh(values[:, kept]), rtol=1e-6, atol=1e-8)

@@ -20,9 +20,11 @@ def density_weights(log_density: Tensor, iterations: int = ITERATIONS) -> Tensor
     """The weights (…, c), which sum to one, of highest mean log Σ_c weight_c p_c over rows.
 
     `log_density` (…, n, c) are the parts' log densities of rows that they have not seen. By EM, from equal
-    weights: no iteration lowers the mean.
+    weights: no iteration lowers the mean. A part that has no number for some row gets no weight.
     """
     c = log_density.shape[-1]
+    unusable = log_density.isnan().any(-2, keepdim=True)
+    log_density = log_density.masked_fill(unusable, -torch.inf)
     log_weights = torch.full_like(log_density[..., 0, :], -math.log(c))
     for _ in range(iterations):
         share = torch.softmax(log_weights.unsqueeze(-2) + log_density, dim=-1)
@@ -34,14 +36,16 @@ def squared_error_weights(means: Tensor, y: Tensor) -> Tensor:
     """The weights (…, c), not negative, which sum to one, of least Σ (y − Σ_c weight_c mean_c)².
 
     `means` (…, n, c), `y` (…, n). By non-negative least squares, in which one more row, far heavier than all
-    others, asks for the sum.
+    others, asks for the sum. A part that has no number for some row gets no weight.
     """
     A = means.reshape(-1, *means.shape[-2:]).cpu().numpy()
     b = y.reshape(-1, y.shape[-1]).cpu().numpy()
     found = []
     for each, target in zip(A, b, strict=True):
+        each = np.where(np.isfinite(each).all(0), each, 0)
+        usable = each.any(0)
         heavy = SUM_TO_ONE * np.linalg.norm(each)
-        row = np.full((1, each.shape[1]), heavy)
+        row = heavy * usable[None].astype(np.float64)
         weights, _ = nnls(np.vstack([each, row]), np.append(target, heavy))
         found.append(weights / weights.sum())
     return torch.from_numpy(np.stack(found)).to(means).reshape(means[..., 0, :].shape)
