@@ -43,9 +43,9 @@ def squared_error_weights(means: Tensor, y: Tensor) -> Tensor:
     found = []
     for each, target in zip(A, b, strict=True):
         each = np.where(np.isfinite(each).all(0), each, 0)
-        usable = each.any(0)
+        usable = np.asarray(each.any(0), dtype=np.float64)
         heavy = SUM_TO_ONE * np.linalg.norm(each)
-        row = heavy * usable[None].astype(np.float64)
+        row = heavy * usable[None]
         weights, _ = nnls(np.vstack([each, row]), np.append(target, heavy))
         found.append(weights / weights.sum())
     return torch.from_numpy(np.stack(found)).to(means).reshape(means[..., 0, :].shape)
