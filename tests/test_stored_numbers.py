@@ -90,6 +90,12 @@ def test_the_comparison_quotes_the_stored_runs(row, data, splits):
         assert cell.strip() == f"{means[0]:.2f}; {means[1]:.2f}"
 
 
+def test_the_guide_to_classes_quotes_the_stored_runs():
+    program = [sys.executable, "benchmarks/classifier.py", "docs/data/classifier.json", "--table"]
+    lines = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert lines in (ROOT / "docs/guides/classes.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("table", "procedure", "step"),
     [("housing", "ol", 10), ("housing", "lm", 10), ("concrete", "ol", 20), ("yacht", "offline", 300)],
