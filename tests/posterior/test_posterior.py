@@ -91,7 +91,7 @@ def test_scores_of_a_table_are_in_its_original_units():
 @pytest.mark.parametrize(
     "likelihood", [VaryingGaussian(), Categorical(2)], ids=lambda each: type(each).__name__
 )
-def test_functions_can_be_drawn_under_any_likelihood_but_noise_of_no_precision_cannot_be_added(likelihood):
+def test_outputs_and_new_targets_can_be_drawn_under_any_likelihood(likelihood):
     model = make_model(MLP(2, (3,), 2), likelihood=likelihood)
     y = normal(9, 1, seed=1) if likelihood.targets == 1 else torch.eye(2, dtype=torch.float64)[[0, 1, 1] * 3]
     rows = Rows(normal(9, 2, seed=0), y)
@@ -103,9 +103,9 @@ def test_functions_can_be_drawn_under_any_likelihood_but_noise_of_no_precision_c
     spread = joint.diagonal().sqrt()
     error = (torch.cov(drawn.flatten(-2).mT) - joint) / (spread[:, None] * spread)
     assert error.abs().max() < 0.04
-    for refused in (
-        lambda: posterior.sample(X, 3, generator, noise=True),
-        lambda: posterior.covariance(X, noise=True),
-    ):
-        with pytest.raises(InputError, match="only Gaussian noise of a learnt precision"):
-            refused()
+    assert posterior.sample(X, 3, generator, noise=True).shape == (3, 4, likelihood.targets)
+    if likelihood.mean_is_output:
+        assert posterior.covariance(X, noise=True).shape == (4 * likelihood.targets,) * 2
+    else:
+        with pytest.raises(InputError, match="targets are outputs and a noise alone"):
+            posterior.covariance(X, noise=True)

@@ -97,7 +97,9 @@ class FittedNetworks:
         apart = (means - means.mean(0)).permute(2, 1, 0)  # (k, m, c)
         joint = apart @ apart.mT / len(self)
         for posterior in self.posteriors():
-            whole = posterior.covariance(rows, noise=noise).reshape(m, k, m, k)
+            whole = posterior.covariance(rows, noise=noise)
+            outputs = whole.shape[-1] // m
+            whole = whole.reshape(m, outputs, m, outputs)[:, :k, :, :k]
             joint += whole.diagonal(dim1=1, dim2=3).permute(2, 0, 1) / len(self)
         return joint * self.units.std.reshape(k, 1, 1).square()
 
@@ -111,7 +113,8 @@ class FittedNetworks:
             chosen = torch.nonzero(of == c).squeeze(-1)
             if len(chosen) == 0:
                 continue
-            drawn[chosen] = posterior.sample(rows, len(chosen), generator, noise=noise)
+            each = posterior.sample(rows, len(chosen), generator, noise=noise)
+            drawn[chosen] = each[..., : self.rows.targets]
         return self.units.inverse(drawn)
 
     @one_thread_each()

@@ -46,24 +46,24 @@ class Posterior:
         return f, covariance
 
     def covariance(self, X: Tensor, *, noise: bool = False) -> Tensor:
-        """The joint covariance of the targets of all rows (…, m·k, m·k), targets fastest.
+        """The joint covariance of the outputs of all rows (…, m·k, m·k), outputs fastest.
 
-        With `noise`, that of new observations. Raises InputError where targets are not outputs and a noise.
+        With `noise`, that of new targets. Raises InputError where these are not outputs and a noise.
         """
-        self._check_mean("a covariance")
         _, J = self.model.network.linearise(self.w, X)
-        targets = self.model.likelihood.targets
-        joint = self.H.joint_covariance(written_out(J)[..., :targets, :])
-        if noise:
-            predicted: Any = self.predict(X)
-            variance = predicted.noise_variance.expand_as(predicted.mean).flatten(-2)
-            joint.diagonal(dim1=-2, dim2=-1).add_(variance)
+        if not noise:
+            return self.H.joint_covariance(written_out(J))
+        likelihood = self.model.likelihood
+        if not likelihood.mean_is_output:
+            raise InputError("a covariance with noise is defined where targets are outputs and a noise alone")
+        joint = self.H.joint_covariance(written_out(J)[..., : likelihood.targets, :])
+        predicted: Any = self.predict(X)
+        variance = predicted.noise_variance.expand_as(predicted.mean).flatten(-2)
+        joint.diagonal(dim1=-2, dim2=-1).add_(variance)
         return joint
 
     def sample(self, X: Tensor, count: int, generator: torch.Generator, *, noise: bool = False) -> Tensor:
-        """Functions drawn at the rows of X: (…, count, m, k); new observations with `noise`."""
-        if not noise:
-            self._check_mean("a function without noise")
+        """Outputs drawn at the rows of X, jointly: (…, count, m, k); new targets with `noise`."""
         # One set of weights for all rows, so that the rows of a draw go together.
         delta = self.H.sample(count, generator)
         parts = BlockJacobian.of(self.model.network, self.w, X)
@@ -75,10 +75,4 @@ class Posterior:
             drawn[..., chosen, :] = f.unsqueeze(-3) + moved
         if noise:
             return self.model.likelihood.sample(drawn, self.hyper.beta[..., None, None, :], generator)
-        return drawn[..., : self.model.likelihood.targets]
-
-    def _check_mean(self, what: str) -> None:
-        if not self.model.likelihood.mean_is_output:
-            raise InputError(
-                f"{what} is defined where targets are outputs and a noise, not for this likelihood"
-            )
+        return drawn
