@@ -62,7 +62,7 @@ def test_text_is_recognised_fitted_kept_and_predicted(command, flowers):
     assert code == 0 and "120 predictions" in out
     predicted = pd.read_csv("p.csv")
     names = ["class", *(f"probability={kind}" for kind in learnt["classes"])]
-    assert list(predicted) == names
+    assert list(predicted) == [*names, "outside_range"]
     np.testing.assert_allclose(predicted[names[1:]].sum(axis=1), 1)
     assert (predicted["class"] == flowers.kind).mean() > 0.8
     assert json.loads(Path("p.json").read_text())["classes"] == learnt["classes"]

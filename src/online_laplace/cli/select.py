@@ -10,9 +10,15 @@ import typer
 from rich.console import Console
 
 from online_laplace.cli.options import (
+    Decimal,
+    Drop,
+    DropUnusable,
     Force,
+    Missing,
+    Target,
     names,
     outputs,
+    read_tables,
     tables_read,
     widths,
     write_json,
@@ -29,15 +35,21 @@ PICTURES = (".png", ".pdf", ".svg")
 
 
 def select(
-    table: Annotated[str, typer.Argument(help="An embedded table, or a CSV file (last column: target).")],
+    table: Annotated[str, typer.Argument(help="An embedded table, or a file: .csv, .tsv, .parquet, .xlsx.")],
     hidden: Annotated[
-        list[str] | None, typer.Option(help="Units per hidden layer; repeat for more candidates.")
+        list[str] | None,
+        typer.Option(metavar="WIDTHS", help="Units per hidden layer; repeat for more candidates."),
     ] = None,
     activation: Annotated[str, typer.Option(help="tanh, relu, gelu, silu; comma-separated.")] = "tanh",
     prior: Annotated[str, typer.Option(help="scalar, layerwise, ard; comma-separated.")] = "scalar",
     splits: Annotated[int, typer.Option(help="Train/test splits per candidate.")] = 3,
     steps: Annotated[int | None, typer.Option(help="Gauss-Newton steps per candidate.")] = None,
     members: Annotated[int, typer.Option(help="Networks per candidate and split.")] = 1,
+    target: Target = None,
+    drop: Drop = "",
+    drop_unusable: DropUnusable = False,
+    missing: Missing = "refuse",
+    decimal: Decimal = None,
     seed: Annotated[int, typer.Option(help="Seed of the initial weights.")] = 0,
     device: Annotated[str, typer.Option(help="A torch device: cpu, cuda.")] = "cpu",
     plot: Annotated[Path | None, typer.Option(help="Draw evidence against held-out score here.")] = None,
@@ -48,7 +60,6 @@ def select(
     """Train candidate models side by side and rank them by evidence, without held-out rows."""
     # Imported here so that `--help` does not wait for torch.
     from online_laplace import defaults
-    from online_laplace.data import load_table
     from online_laplace.selection import combine, select_on_table
 
     candidates = combine([widths(text) for text in hidden or ["10", "50"]], names(activation), names(prior))
@@ -57,10 +68,13 @@ def select(
     check_outputs(
         outputs(("--plot", plot, PLOT), ("--json", json_file, SUMMARY)), tables_read([table]), force=force
     )
+    (opened,) = read_tables(
+        [table], target=target, drop=drop, drop_unusable=drop_unusable, missing=missing, decimal=decimal
+    )
     console = Console()
     with Console(stderr=True, quiet=quiet).status("") as live:
         found = select_on_table(
-            load_table(table),
+            opened,
             candidates,
             splits=splits,
             steps=defaults.STEPS if steps is None else steps,

@@ -23,12 +23,13 @@ from online_laplace.errors import InputError, known_name
 from online_laplace.estimators.checks import count, is_count, validated
 from online_laplace.estimators.targets import Target
 from online_laplace.estimators.training import OBSERVATIONS, Fit, Settings, begin, estimator_plan, go_on
+from online_laplace.estimators.training_range import TrainingRangeMixin
 from online_laplace.memory import check_device, check_size
 from online_laplace.threads import one_thread_each
 from online_laplace.train.online import MEANS
 
 
-class OnlineLaplaceEstimator(BaseEstimator):  # type: ignore[misc]
+class OnlineLaplaceEstimator(TrainingRangeMixin, BaseEstimator):  # type: ignore[misc]
     """Networks that learn their own regularisation, as scikit-learn wants an estimator to be.
 
     The likelihood, and with it `fit` and what can be predicted, is the subclass's.

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from online_laplace.terminal import shown
+
 # More inputs than this push everything else off the screen.
 MOST_INPUTS = 10
 
@@ -19,7 +21,7 @@ def print_findings(console: Console, found: dict[str, Any], scores: dict[str, An
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in lines(found, scores):
-        grid.add_row(name, escape(value))
+        grid.add_row(name, escape(shown(value)))
     console.print(grid, highlight=False)
 
 
@@ -36,7 +38,8 @@ def lines(found: dict[str, Any], scores: dict[str, Any] | None) -> list[tuple[st
     ]
     if found["relevance"] is not None:
         listed.append(("relevance", _relevance(found["relevance"])))
-    return listed if scores is None else listed + score_lines(scores)
+    listed += score_lines(scores) if scores is not None else []
+    return listed + [("note", words) for words in found["notes"]]
 
 
 def _resolution(found: dict[str, Any]) -> list[tuple[str, str]]:
@@ -92,7 +95,8 @@ def _columns(found: dict[str, Any]) -> str:
     parts = [f"{numbers} numeric column{'' if numbers == 1 else 's'}"] if numbers else []
     if texts:
         encoded = len(found["features"]) - numbers
-        parts.append(f"{texts} text column{'' if texts == 1 else 's'} ({encoded} categories)")
+        categories = f"{encoded} categor{'y' if encoded == 1 else 'ies'}"
+        parts.append(f"{texts} text column{'' if texts == 1 else 's'} ({categories})")
     return " and ".join(parts)
 
 

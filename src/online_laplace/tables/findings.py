@@ -41,6 +41,7 @@ def learnt(model: TableModel) -> dict[str, Any]:
         "log_evidence": estimator.log_evidence_,
         "steps": estimator.n_iter_,
         "outcome": estimator.outcome_,
+        "notes": list(model.columns.remarks),
         "relevance": None if relevance is None else _by_size(model.columns.names, relevance),
     }
 
