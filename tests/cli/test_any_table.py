@@ -143,3 +143,42 @@ def test_a_fit_that_is_watched_names_its_remarks_before_it_trains(in_folder):
     Path("t.csv").write_text("x,y\n" + "".join(f"{i},{i * 2.5}\n" for i in range(10)))
     code, _, err = in_folder("fit", "t.csv", "--target", "y", "--out", "m", *QUICK[:-1])
     assert code == 0 and err.startswith("note: 10 rows are few")
+
+
+def test_inputs_that_are_pruned_are_counted_in_the_summary(in_folder):
+    random = np.random.default_rng(0)
+    x = random.normal(size=(80, 2))
+    frame = pd.DataFrame({"x": x[:, 0], "idle": x[:, 1], "y": 3 * x[:, 0] + 0.1 * random.normal(size=80)})
+    frame.to_csv("t.csv", index=False)
+    options = [
+        "--target",
+        "y",
+        "--out",
+        "m",
+        "--prior",
+        "ard",
+        "--steps",
+        "120",
+        "--members",
+        "2",
+        "--json",
+        "m.json",
+    ]
+    code, out, _ = in_folder("fit", "t.csv", *options, "--hidden", "3", "--quiet")
+    learnt = json.loads(Path("m.json").read_text())
+    assert code == 0 and "idle" in learnt["pruned"] and learnt["relevance"]["idle"] == 0
+    assert learnt["outcome"] in ("converged", "step limit") and "(not used: α → ∞)" in out
+
+
+def test_words_and_numbers_that_a_person_would_not_write_do_not_appear(in_folder):
+    code, out, _ = in_folder("select", "yacht", "--splits", "1", "--steps", "2", "--hidden", "3", "--quiet")
+    assert code == 0 and "nan" not in out
+    for command in (["select", "yacht"], ["train", "yacht"]):
+        code, _, err = in_folder(*command, "--splits", "1", "--device", "foo")
+        assert (
+            code == 2
+            and err == "error: device 'foo' is not known: choose cpu, cuda, or cuda:1 for the second\n"
+        )
+    Path("t.csv").write_text("c,x,y\n" + "".join(f"a,{i % 7},{i * 2.5}\n" for i in range(30)))
+    code, out, _ = in_folder("fit", "t.csv", "--target", "y", "--out", "m", *QUICK)
+    assert code == 0 and "1 text column (1 category)" in out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -108,7 +109,7 @@ def print_ranking(found: Selection, console: Console) -> None:
             str(place),
             str(one.candidate),
             f"{one.evidence:.1f}",
-            f"{one.log_likelihood:.3f} ± {one.log_likelihood_error:.3f}",
+            _with_error(one.log_likelihood, one.log_likelihood_error),
             "-" if one.rmse is None else f"{one.rmse:.3f}",
             f"{one.records[0].seconds:.1f}",
         )
@@ -118,6 +119,11 @@ def print_ranking(found: Selection, console: Console) -> None:
             f"rank correlation of evidence and held-out log-likelihood: {found.rank_correlation:.2f}",
             highlight=False,
         )
+
+
+def _with_error(value: float, error: float) -> str:
+    """A mean with its standard error, which one split does not have."""
+    return f"{value:.3f}" if math.isnan(error) else f"{value:.3f} ± {error:.3f}"
 
 
 def _draw(found: Selection, path: Path) -> None:

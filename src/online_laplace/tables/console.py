@@ -36,6 +36,8 @@ def lines(found: dict[str, Any], scores: dict[str, Any] | None) -> list[tuple[st
         ("parameters", f"{found['effective_parameters']:.1f} of {found['weights']:,} weights in effect"),
         ("log evidence", f"{found['log_evidence']:.2f}"),
     ]
+    if found["pruned"]:
+        listed.append(("pruned", f"{len(found['pruned'])}: {_first(found['pruned'])} (not used: α → ∞)"))
     if found["relevance"] is not None:
         listed.append(("relevance", _relevance(found["relevance"])))
     listed += score_lines(scores) if scores is not None else []
@@ -79,10 +81,8 @@ def _noise(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _classes(found: dict[str, Any]) -> list[tuple[str, str]]:
     labels = [str(label) for label in found["classes"]]
-    more = f" and {len(labels) - MOST_INPUTS} more" if len(labels) > MOST_INPUTS else ""
-    listed = ", ".join(labels[:MOST_INPUTS]) + more
     form = f"{found['predictive']}, temperature {found['temperature']:g}"
-    return [("classes", f"{len(labels)}: {listed}"), ("probabilities", form)]
+    return [("classes", f"{len(labels)}: {_first(labels)}"), ("probabilities", form)]
 
 
 def _number(value: float) -> str:
@@ -105,6 +105,11 @@ def _networks(found: dict[str, Any]) -> str:
     members = found["members"]
     units = f"{layers} {found['activation']} units"
     return f"{members} network{'' if members == 1 else 's'}, {units}, {found['prior']} prior"
+
+
+def _first(names: list[str]) -> str:
+    more = f" and {len(names) - MOST_INPUTS} more" if len(names) > MOST_INPUTS else ""
+    return ", ".join(names[:MOST_INPUTS]) + more
 
 
 def _relevance(relevance: dict[str, float]) -> str:

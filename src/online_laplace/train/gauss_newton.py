@@ -100,7 +100,8 @@ class GaussNewton:
         H = state.ggn.at(hyper.with_values(hyper.alpha + damping.unsqueeze(-1), hyper.beta))
         straight = H.newton_step(tangent, hyper)
         move = straight + self._bend(tangent, rows, hyper, H, straight)
-        w = state.w + move
+        w = (state.w + move) * hyper.alive
+        move = w - state.w
         # ℓ(w) − ℓ(w') as products of differences and sums: near a mode the losses agree to the last digit.
         fall = weighted(hyper, self.model.fall(tangent, self.model.outputs(w, rows), rows))
         fall = fall - 0.5 * (hyper.weight_precision * move * (state.w + w)).sum(-1)
@@ -142,18 +143,18 @@ class GaussNewton:
         ending = state.ending.check(state.step, w, hyper, misfit=tangent.misfit, failed=H.failed & accepted)
         moved = accepted & ending.running
         evidence = laplace_evidence(tangent, state.hyper, H)
-        return replace(
-            state,
-            w=w,
-            hyper=hyper.where(moved, state.hyper),
-            ending=ending,
-            best=state.best.update(moved, state.step, w, state.hyper, evidence),
-            tangent=tangent,
-            ggn=ggn,
-        )
+        best = state.best.update(moved, state.step, w, state.hyper, evidence)
+        hyper = hyper.where(moved, state.hyper)
+        if (
+            hyper.pruned & ~state.hyper.pruned
+        ).any():  # the tangent model is that of the weights without them
+            w = w * hyper.alive
+            tangent = self.model.linearise(w, rows)
+            ggn = self.model.ggn(tangent)
+        return replace(state, w=w, hyper=hyper, ending=ending, best=best, tangent=tangent, ggn=ggn)
 
     def _update(self, tangent: TangentModel, hyper: Hyper, H: Precision) -> Hyper:
-        return mackay_update(hyper, statistics(tangent, hyper, H, self.mean(tangent, hyper, H)))
+        return mackay_update(hyper, statistics(tangent, hyper, H, self.mean(tangent, hyper, H)), prune=True)
 
 
 def _rounding(tangent: TangentModel, hyper: Hyper) -> Tensor:

@@ -64,7 +64,7 @@ class PartBars:
         for _, alike in groupby(parts, key=lambda part: part.place):
             first, *others = alike
             splits = sum(len(part.splits) for part in (first, *others))
-            label = f"{first.table.name} · {first.way.label} · {splits} splits"
+            label = f"{first.table.name} · {first.way.label} · {splits} split{'' if splits == 1 else 's'}"
             self.bars.append((bars.add(label, first.steps), splits))
 
     def on_progress(self, number: int, step: int) -> None:
