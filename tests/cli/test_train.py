@@ -174,7 +174,7 @@ BAD_OPTIONS = {
     "activation": (["yacht", "--activation", "tahn"], "unknown activation 'tahn': did you mean 'tanh'?"),
     "prior": (["yacht", "--prior", "adr"], "unknown prior 'adr': did you mean 'ard'?"),
     "dtype": (["yacht", "--dtype", "float16"], "unknown dtype 'float16': did you mean 'float"),
-    "device": (["yacht", "--device", "abacus"], "device 'abacus' cannot be used here"),
+    "device": (["yacht", "--device", "abacus"], "device 'abacus' is not known"),
     "empty device": (["yacht", "--device", "meta"], "device 'meta' cannot be used here"),
     "alpha": (["yacht", "--alpha", "0"], "alpha must be a positive, finite number, not 0.0"),
     "negative alpha": (["yacht", "--alpha", "-2"], "alpha must be a positive, finite number, not -2.0"),

@@ -87,6 +87,7 @@ def fit(
 ) -> None:
     """Fit a model with error bars, or with probabilities of classes, to a table and keep it in a folder."""
     # Imported here so that `--help` does not wait for torch.
+    from online_laplace.estimators.forecast import forecast
     from online_laplace.estimators.model_folder import check_model_folder
     from online_laplace.files.earlier import SUMMARY
     from online_laplace.files.folders import lies_in
@@ -96,7 +97,7 @@ def fit(
     from online_laplace.tables.findings import assessed, learnt, rows_to_assess
     from online_laplace.tables.model import TableModel
     from online_laplace.tables.reading import read_frame
-    from online_laplace.tables.task import TASKS, decide_task
+    from online_laplace.tables.task import TASKS, Task, decide_task
     from online_laplace.terminal import tell
 
     if not 0 <= seed < 2**32:
@@ -154,6 +155,14 @@ def fit(
             tell(words, stderr=True)
         for words in notes:
             tell(words, stderr=True)
+        expected = forecast(candidates[decided.name], len(frame), len(columns.names), outputs_of(decided))
+        if expected is not None and not quiet:
+            tell(expected, stderr=True)
+            if expected.sample is not None:
+                tell(f"hint: --rows {expected.sample} draws such a sample", stderr=True)
+
+    def outputs_of(decided: Task) -> int:
+        return 1 if decided.labels is None else frame[target].nunique()
 
     model = TableModel.fit(
         frame,

@@ -61,6 +61,7 @@ def select(
     """Train candidate models side by side and rank them by evidence, without held-out rows."""
     # Imported here so that `--help` does not wait for torch.
     from online_laplace import defaults
+    from online_laplace.progress import say, watched
     from online_laplace.selection import combine, select_on_table
 
     candidates = combine([widths(text) for text in hidden or ["10", "50"]], names(activation), names(prior))
@@ -74,6 +75,7 @@ def select(
     )
     console = Console()
     with Console(stderr=True, quiet=quiet).status("") as live:
+        told = live.update if quiet or watched() else say
         found = select_on_table(
             opened,
             candidates,
@@ -82,7 +84,7 @@ def select(
             members=members,
             seed=seed,
             device=device,
-            on_candidate=lambda one: live.update(
+            on_candidate=lambda one: told(
                 f"training {one} ({candidates.index(one) + 1} of {len(candidates)})"
             ),
         )

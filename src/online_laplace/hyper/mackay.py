@@ -81,7 +81,7 @@ def mackay_update(hyper: Hyper, seen: Statistics, *, prune: bool = False) -> Hyp
 
 
 def least_precision(hyper: Hyper) -> float:
-    """The bound on α from below, ε^¾ of the dtype, that gives the scale of a layer a gauge; one group has none.
+    """The bound on α from below, ε^¾ of the dtype, that gives a layer's scale a gauge; one group has none.
 
     A network computes the product of its layers' weights where its activation is as good as linear. A factor
     can then wander from one layer to the next for ever: one α falls, another grows, and the function that
