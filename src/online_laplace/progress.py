@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from online_laplace.terminal import shown
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -43,9 +45,14 @@ class Bars:
 
     def add(self, label: str, total: float) -> Bar:
         """A bar that appears, and begins to count the time, with its first `update`."""
+        from rich.markup import escape
+
         if self._progress is None:
             return Bar(None, None, total, Lines(label, total) if self._lines else None)
-        task = self._progress.add_task(label, start=False, total=total, visible=False, count="")
+        # A name may have brackets in it, which are text and not markup.
+        task = self._progress.add_task(
+            escape(shown(label)), start=False, total=total, visible=False, count=""
+        )
         return Bar(self._progress, task, total, None)
 
 
@@ -104,7 +111,7 @@ def _clock(seconds: float) -> str:
 
 def say(line: str) -> None:
     """A line for a person or a log, on stderr, at once."""
-    print(line, file=sys.stderr, flush=True)
+    print(shown(line), file=sys.stderr, flush=True)
 
 
 def watched() -> bool:

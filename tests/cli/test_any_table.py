@@ -182,3 +182,21 @@ def test_words_and_numbers_that_a_person_would_not_write_do_not_appear(in_folder
     Path("t.csv").write_text("c,x,y\n" + "".join(f"a,{i % 7},{i * 2.5}\n" for i in range(30)))
     code, out, _ = in_folder("fit", "t.csv", "--target", "y", "--out", "m", *QUICK)
     assert code == 0 and "1 text column (1 category)" in out
+
+
+def test_escape_sequences_and_markup_in_names_never_reach_the_terminal(in_folder):
+    strange = "\x1b[31mt[red].csv"
+    Path(strange).write_text(
+        "c,x,y\n" + "".join(f"\x1b[1m{'ab'[i % 2]},{i % 7},{i * 2.5}\n" for i in range(30))
+    )
+    options = ["--hidden", "2", "--steps", "2", "--splits", "1"]
+    for command in (
+        ["train", strange, *options],
+        ["select", strange, *options],
+        ["fit", strange, "--target", "y", "--out", "\x1b[32mm", *QUICK[:-1]],
+        ["fit", strange, "--target", "c", "--out", "classes", *QUICK[:-1]],
+        ["predict", "\x1b[32mm", strange, "--out", "\x1b[33mp.csv"],
+        ["fit", "\x1b[34mno.csv", "--target", "y", "--out", "n"],
+    ):
+        _, out, err = in_folder(*command)
+        assert "\x1b" not in out + err, command

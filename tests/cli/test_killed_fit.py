@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from online_laplace import load
 
@@ -25,13 +26,14 @@ def test_an_earlier_model_outlives_a_fit_that_is_killed_and_the_same_command_beg
     subprocess.run(
         [*fit, *quick, "--steps", "3"], cwd=tmp_path, env=environment, check=True, capture_output=True
     )
-    before = load(tmp_path / "m").predict(X)
+    rows = pd.DataFrame(X, columns=["a", "b"])
+    before = load(tmp_path / "m").predict(rows)
     long = [*fit, *quick, "--steps", "1000000000", "--hidden", "20"]
     with subprocess.Popen(long, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as process:
         assert any("training takes at most" in line for line in process.stderr)  # and is in its steps now
         time.sleep(0.2)
         process.send_signal(signal.SIGKILL)
-    np.testing.assert_array_equal(load(tmp_path / "m").predict(X), before)
+    np.testing.assert_array_equal(load(tmp_path / "m").predict(rows), before)
     assert sorted(os.listdir(tmp_path / "m")) == ["model.json", "model.safetensors"]
     # What goes on after a kill, and what does not, is said where people look.
     page = " ".join((ROOT / "README.md").read_text().split())

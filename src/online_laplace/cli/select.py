@@ -63,6 +63,7 @@ def select(
     from online_laplace import defaults
     from online_laplace.progress import say, watched
     from online_laplace.selection import combine, select_on_table
+    from online_laplace.terminal import tell
 
     candidates = combine([widths(text) for text in hidden or ["10", "50"]], names(activation), names(prior))
     if plot is not None and plot.suffix.lower() not in PICTURES:
@@ -91,7 +92,7 @@ def select(
     print_ranking(found, console)
     if plot is not None:
         _draw(found, plot)
-        console.print(f"plot: {plot}", highlight=False)
+        tell(f"plot: {plot}")
     if json_file is not None:
         ranking = [one.to_dict() for one in found.ranked]
         write_json("--json", json_file, {"rank_correlation": found.rank_correlation, "ranked": ranking})

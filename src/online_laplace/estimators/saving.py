@@ -31,6 +31,7 @@ from online_laplace.estimators.model_folder import (
     VERSION,
     read_document,
     read_model_arrays,
+    whole_model,
     write_model,
 )
 from online_laplace.estimators.training import Fit, FitSummary
@@ -95,15 +96,16 @@ def load(path: str | os.PathLike[str], device: str | None = None) -> Any:
     folder = Path(path)
     document = read_document(folder)
     estimator = known[known_name("estimator in the model", document["estimator"], known)]
-    settings = document["settings"] | ({"device": device} if device is not None else {})
-    settings["hidden"] = _tuple(settings["hidden"])
-    model = estimator(**settings)
-    where = model._settings().device
-    arrays = read_model_arrays(folder, document)
-    model._restore(_fit(document, {name: v.clone().to(where) for name, v in arrays.items()}), document)
-    model.n_features_in_ = model._fit.networks.network.d_in
-    if document["features"] is not None:
-        model.feature_names_in_ = np.array(document["features"], dtype=object)
+    with whole_model(folder):
+        settings = document["settings"] | ({"device": device} if device is not None else {})
+        settings["hidden"] = _tuple(settings["hidden"])
+        model = estimator(**settings)
+        where = model._settings().device
+        arrays = read_model_arrays(folder, document)
+        model._restore(_fit(document, {name: v.clone().to(where) for name, v in arrays.items()}), document)
+        model.n_features_in_ = model._fit.networks.network.d_in
+        if document["features"] is not None:
+            model.feature_names_in_ = np.array(document["features"], dtype=object)
     return model
 
 

@@ -29,6 +29,7 @@ from online_laplace.files.sealed import (
 )
 from online_laplace.protocol.profile import Batch, Profile, Unit
 from online_laplace.store.provenance import changed_sources, hardware, source_digests, versions
+from online_laplace.store.schema import check_header
 
 FORMAT = 1
 
@@ -61,6 +62,10 @@ class Store:
             raise StoreError(f"{path} is damaged: {error}. Choose another folder") from error
         if header.get("format") != FORMAT:
             raise StoreError(f"{path} has format {header.get('format')!r}; this version reads {FORMAT}")
+        try:
+            check_header(header)
+        except DamagedFileError as error:
+            raise StoreError(f"{path} is damaged: {error}. Choose another folder") from error
         return cls(folder, header)
 
     @classmethod
@@ -158,6 +163,8 @@ class Store:
             stored = read_json(records_path)
             if any(stored.get(name) != value for name, value in about.items()):
                 raise DamagedFileError("it belongs to another run")
+            if not isinstance(stored.get("records"), list) or not stored["records"]:
+                raise DamagedFileError("there are no records in it")
             path = arrays_path
             arrays, of = read_arrays(arrays_path)
             if of != about:

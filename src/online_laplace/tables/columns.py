@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from online_laplace.errors import InputError, known_name
+from online_laplace.files.sealed import DamagedFileError
 from online_laplace.tables.kinds import (
     examine,
     is_text,
@@ -165,19 +168,23 @@ class Columns:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Columns:
-        """The inverse of `to_json`."""
-        lists = {name: tuple(value[name]) for name in ("numeric", "medians", "text")}
-        found = tuple(tuple(one) for one in value["categories"])
-        return cls(
-            target=value["target"],
-            missing=value["missing"],
-            categories=found,
-            labels=value.get("labels"),
-            notations=tuple(Notation(**one) for one in value.get("notations", ())),
-            target_notation=Notation(**value.get("target_notation", {})),
-            remarks=tuple(value.get("remarks", ())),
-            **lists,
-        )
+        """The inverse of `to_json`. Raises DamagedFileError for what `to_json` does not write."""
+        # Lists of JSON are tuples here, and pydantic knows that of JSON.
+        try:
+            found = TypeAdapter(cls).validate_json(json.dumps(value), strict=True)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place = ".".join(str(part) for part in first["loc"])
+            raise DamagedFileError(f"table.{place}: {first['msg']}") from error
+        if len(found.medians) != len(found.numeric) or len(found.notations) not in (0, len(found.numeric)):
+            raise DamagedFileError("table: every column of numbers has a median and a notation")
+        if len(found.categories) != len(found.text) or not all(found.categories):
+            raise DamagedFileError("table: every column of texts has categories")
+        if len(set(found.names)) < len(found.names) or not np.isfinite(found.medians).all():
+            raise DamagedFileError("table: a name is there twice, or a median is no number")
+        if found.missing not in MISSING or found.labels not in (None, "text", "boolean", "whole"):
+            raise DamagedFileError("table: the way with missing values or labels is not known")
+        return found
 
 
 def check_column(frame: pd.DataFrame, name: str) -> None:

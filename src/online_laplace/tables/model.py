@@ -15,10 +15,11 @@ from online_laplace.data.cautions import cautions
 from online_laplace.errors import InputError
 from online_laplace.estimators.classifier import OnlineLaplaceClassifier
 from online_laplace.estimators.labels import places
-from online_laplace.estimators.model_folder import read_document
+from online_laplace.estimators.model_folder import read_document, whole_model
 from online_laplace.estimators.regressor import OnlineLaplaceRegressor
 from online_laplace.estimators.saving import load, read_held_out, save
 from online_laplace.files.earlier import CLASS, OUTSIDE, PROBABILITY, QUANTILE
+from online_laplace.files.sealed import DamagedFileError
 from online_laplace.tables.columns import Columns
 from online_laplace.tables.kinds import texts_of
 
@@ -159,12 +160,21 @@ class TableModel:
                 f"{path}: this model was fitted to arrays, not to a table: load it in Python with "
                 "online_laplace.load"
             )
-        columns, estimator = Columns.from_json(table), load(path)
-        rows = read_held_out(Path(path))
-        if rows is None:
-            return cls(columns, estimator)
-        y = rows[1] if columns.labels is None else estimator.classes_[rows[1].astype(np.int64)]
-        return cls(columns, estimator, (pd.DataFrame(rows[0], columns=columns.names), y))
+        estimator, rows = load(path), read_held_out(Path(path))
+        with whole_model(Path(path)):
+            try:
+                columns = Columns.from_json(table)
+            except DamagedFileError as error:
+                raise InputError(f"{path}: the model is damaged: {error}") from error
+            known = getattr(estimator, "feature_names_in_", ())
+            if columns.names != list(known) or (columns.labels is None) == hasattr(estimator, "classes_"):
+                raise InputError(
+                    f"{path}: the model is damaged: its columns are not those that it was fitted to"
+                )
+            if rows is None:
+                return cls(columns, estimator)
+            y = rows[1] if columns.labels is None else estimator.classes_[rows[1].astype(np.int64)]
+            return cls(columns, estimator, (pd.DataFrame(rows[0], columns=columns.names), y))
 
 
 def _part(
