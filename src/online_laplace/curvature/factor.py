@@ -21,6 +21,11 @@ class Factor(ABC):
     failed: Tensor
     inverse: Tensor  # L⁻¹ (…, d, d), zero above the diagonal
 
+    @property
+    @abstractmethod
+    def order(self) -> int:
+        """d."""
+
     @abstractmethod
     def logdet(self) -> Tensor:
         """log det H: (…)."""
@@ -84,6 +89,10 @@ class LapackFactor(Factor):
             self._inverted = True
         return self._matrix.view(self.shape)
 
+    @property
+    def order(self) -> int:
+        return self.shape[-1]
+
     def logdet(self) -> Tensor:
         return self._logdet
 
@@ -114,6 +123,10 @@ class InvertedFactor(Factor):
     def __init__(self, inverse: Tensor, logdet: Tensor, failed: Tensor) -> None:
         """Take what a device has computed: (…, d, d), (…) and (…)."""
         self.inverse, self._logdet, self.failed = inverse, logdet, failed
+
+    @property
+    def order(self) -> int:
+        return self.inverse.shape[-1]
 
     def logdet(self) -> Tensor:
         return self._logdet

@@ -47,3 +47,11 @@ def sum_of_products(A: Tensor, B: Tensor) -> Tensor:
     diagonal = product.diagonal(dim1=-2, dim2=-1).sum(-1)
     beside = product.tril(-1) if lapack.serves(A) else product.triu(1)
     return 2 * beside.sum((-2, -1)) + diagonal
+
+
+def quadratic_forms(P: Tensor, A: Tensor) -> Tensor:
+    """aᵀ P a for the columns of A (…, n, c), with P (…, n, n) as `gram` makes it, or a product of such: (…, c)."""
+    # Every entry beside the diagonal stands for two.
+    half = P.tril() if lapack.serves(P) else P.triu()
+    half.diagonal(dim1=-2, dim2=-1).mul_(0.5)
+    return 2 * (A * (half @ A)).sum(-2)

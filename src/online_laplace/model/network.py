@@ -71,6 +71,12 @@ class Network(Protocol):
         """f (…, n, k) and its Jacobian J = ∂f/∂w (…, n, k, d_w) as an operator, from one pass."""
 
 
+def held_per_row(network: Network) -> int:
+    """The numbers that the Jacobian of one row is held by: k d_w, or fewer where the network has factors."""
+    factors: int | None = getattr(network, "factors_per_row", None)
+    return network.d_out * network.d_w if factors is None else factors
+
+
 def without_autograd(network: Network) -> AbstractContextManager[None]:
     """Tensors that keep no record for derivatives, which nobody asks for: small operations take less time.
 
