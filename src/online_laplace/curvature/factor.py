@@ -9,6 +9,7 @@ from torch import Tensor
 
 from online_laplace.curvature import lapack
 from online_laplace.curvature.device import triton_kernels
+from online_laplace.curvature.kernels import gram
 
 
 class Factor(ABC):
@@ -45,6 +46,10 @@ class Factor(ABC):
     @abstractmethod
     def trace_inverse(self) -> Tensor:
         """Tr(H⁻¹), the squared norm of L⁻¹: (…)."""
+
+    def whole_inverse(self) -> Tensor:
+        """H⁻¹ = L⁻ᵀ L⁻¹, the triangle that `gram` makes: (…, d, d)."""
+        return gram([self.inverse])
 
     def diag_inverse(self) -> Tensor:
         """The diagonal of H⁻¹, the squared column norms of L⁻¹: (…, d)."""
@@ -98,6 +103,11 @@ class LapackFactor(Factor):
 
     def trace_inverse(self) -> Tensor:
         return lapack.squared_norms(self.inverse.view(self._matrix.shape)).reshape(self.shape[:-2])
+
+    def whole_inverse(self) -> Tensor:
+        product = self.inverse.clone()
+        lapack.transposed_product_(product.view(self._matrix.shape))
+        return product
 
     def solve(self, b: Tensor) -> Tensor:
         solved = b.expand(*self.shape[:-2], -1).clone(memory_format=torch.contiguous_format)

@@ -49,9 +49,8 @@ def sum_of_products(A: Tensor, B: Tensor) -> Tensor:
     return 2 * beside.sum((-2, -1)) + diagonal
 
 
-def quadratic_forms(P: Tensor, A: Tensor) -> Tensor:
-    """aᵀ P a for the columns of A (…, n, c), with P (…, n, n) as `gram` makes it, or a product of such: (…, c)."""
-    # Every entry beside the diagonal stands for two.
-    half = P.tril() if lapack.serves(P) else P.triu()
+def one_triangle_(P: Tensor) -> Tensor:
+    """T with T + Tᵀ = P for a P (…, d, d) that `gram` made, in its place: one triangle, half the diagonal."""
+    half = P if lapack.serves(P) else P.triu_()
     half.diagonal(dim1=-2, dim2=-1).mul_(0.5)
-    return 2 * (A * (half @ A)).sum(-2)
+    return half

@@ -1,8 +1,8 @@
 """Kernels J A⁻¹ Jᵀ of fully connected layers from their factors, without J.
 
 A layer's part of J is δ ⊗ a for its weights and δ for its biases. Between two rows its weights of one prior
-variance v make v (δ·δ') (a·a'), its biases v (δ·δ'): products of small Gram matrices, entry by entry. Variances
-that follow what enters the layer go into a, those that follow what leaves it into δ.
+variance v make v (δ·δ') (a·a'), its biases v (δ·δ'): products of small Gram matrices, entry by entry.
+Variances that follow what enters the layer go into a, those that follow what leaves it into δ.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from online_laplace.curvature.kernels import gram, quadratic_forms
+from online_laplace.curvature.kernels import gram, one_triangle_
 from online_laplace.model.layered import LayeredJacobian, LayerFactors
 from online_laplace.model.prior import Prior
 
@@ -27,9 +27,7 @@ class Term(NamedTuple):
 
 def separable(J: object, prior: Prior) -> bool:
     """Whether a kernel can be had from factors: J has them, and no matrix mixes groups in both directions."""
-    return isinstance(J, LayeredJacobian) and all(
-        prior.axis(layer.weight) != "both" for layer in J.layers
-    )
+    return isinstance(J, LayeredJacobian) and all(prior.axis(layer.weight) != "both" for layer in J.layers)
 
 
 def terms(J: LayeredJacobian, prior: Prior, alpha: Tensor | None, *, fold: bool) -> Iterator[Term]:
@@ -113,21 +111,34 @@ def row_kernels(J: LayeredJacobian, prior: Prior, alpha: Tensor | None) -> Tenso
 
 
 def group_traces(J: LayeredJacobian, prior: Prior, alpha: Tensor, M: Tensor) -> Tensor:
-    """Tr(M J_g A_g⁻¹ J_gᵀ) of every group of weights, for a symmetric M (…, n·k, n·k), one triangle: (…, g)."""
+    """Tr(M J_g A_g⁻¹ J_gᵀ) of every group for an M (…, n·k, n·k) that `gram` made, overwritten: (…, g)."""
     k = J.shape[-2]
-    values = torch.zeros_like(alpha.expand(*M.shape[:-2], -1))  # a weight stands for all that share its place
+    half = one_triangle_(M)
+    values = torch.zeros_like(
+        alpha.expand(*M.shape[:-2], -1)
+    )  # one weight stands for all that share its place
     for weight, bias, delta, entering in J.layers:
         D = delta.flatten(-3, -2)
         if prior.axis(weight) == "out":
-            among = M * _per_output(gram([entering], of_rows=True), k, k)
-            weight.read(values)[..., 0] = quadratic_forms(among, D)
-        else:
-            among = M * gram([D], of_rows=True)
-            # The outputs of a row have the same a.
-            weight.read(values)[..., 0, :] = quadratic_forms(among, entering.repeat_interleave(k, dim=-2))
-        if bias is not None:
-            bias.read(values)[...] = quadratic_forms(M, D)
+            among = half * _per_output(gram([entering], of_rows=True), k, k)
+            weight.read(values)[..., 0] = _quadratic(among, D)
+            if bias is not None:
+                bias.read(values)[...] = _quadratic(half, D)
+            continue
+        # The outputs of a row have the same a; a column of ones is that of the biases.
+        E = _with_column(entering, entering.new_ones(1)).repeat_interleave(k, dim=-2)
+        found = _quadratic(half * gram([D], of_rows=True), E)
+        weight.read(values)[..., 0, :] = found[..., :-1]
+        if bias is not None and prior.axis(bias) == "one":
+            bias.read(values)[..., 0] = found[..., -1]
+        elif bias is not None:
+            bias.read(values)[...] = _quadratic(half, D)
     return prior.sum(values / alpha)
+
+
+def _quadratic(half: Tensor, A: Tensor) -> Tensor:
+    """aᵀ (T + Tᵀ) a for the columns of A (…, n, c) and one triangle T (…, n, n): (…, c)."""
+    return 2 * (A * (half @ A)).sum(-2)
 
 
 def _plus(total: Tensor | None, one: Tensor | None, other: Tensor | None) -> Tensor:

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from online_laplace.curvature.dual import DualGGN, DualPrecision
 from online_laplace.curvature.factor import Factor
-from online_laplace.curvature.kernels import gram
 from online_laplace.curvature.layer_kernels import (
     cross_kernel,
     group_traces,
@@ -86,7 +85,7 @@ class LayeredPrecision(DualPrecision):
 
     def _gamma_by_group(self) -> Tensor:
         """Tr(S⁻¹ J̃_g A_g⁻¹ J̃_gᵀ)."""
-        M = gram([self.factor.inverse]) * self.scale * self.scale.mT
+        M = self.factor.whole_inverse().mul_(self.scale).mul_(self.scale.mT)
         return group_traces(self.J, self.hyper.prior, self.hyper.weight_precision, M)
 
     def covariance_at(self, J: Jacobian) -> Tensor:

@@ -92,7 +92,15 @@ class OnlineLaplaceEstimator(BaseEstimator):  # type: ignore[misc]
         settings = self._settings()
         targets = self._fewest_outputs if targets is None else targets
         network = settings.architecture.network(features, targets)
-        check_size(rows, targets, network.d_w, settings.members, settings.device, features=features)
+        check_size(
+            rows,
+            targets,
+            network.d_w,
+            settings.members,
+            settings.device,
+            features=features,
+            factors=network.factors_per_row,
+        )
 
     def _settings(self) -> Settings:
         """The settings, checked. Raises InputError naming the one that cannot be used."""

@@ -89,7 +89,7 @@ class Precision(ABC):
         """Draws from N(0, H⁻¹): (…, count, d_w)."""
 
     def covariance_at(self, J: Jacobian) -> Tensor:
-        """`covariance` of rows whose Jacobian is an operator; a structure may need no more of it than that."""
+        """`covariance` of rows by their Jacobian as an operator, all that some structures need."""
         return self.covariance(written_out(J))
 
     def joint_covariance_at(self, J: Jacobian) -> Tensor:
