@@ -247,7 +247,7 @@ def test_the_forms_are_chosen_by_the_constants_that_were_measured():
     for name, constant in costs.CONSTANTS._asdict().items():
         assert constant == pytest.approx(fitted[name], rel=0.1)
     assert max(forms.regrets(rows)) < 1.1
-    assert max(forms.regrets(rows, costs.CONSTANTS._replace(cubes=0.0))) > 1.5  # they do decide
+    assert max(forms.regrets(rows, costs.CONSTANTS._replace(cubes=0.0, entries=0.0))) > 1.5  # they do decide
 
 
 def test_a_form_is_measured_by_steps_of_it():
