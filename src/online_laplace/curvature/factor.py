@@ -10,6 +10,7 @@ from torch import Tensor
 from online_laplace.curvature import lapack
 from online_laplace.curvature.device import triton_kernels
 from online_laplace.curvature.kernels import gram
+from online_laplace.curvature.rooms import hold, room
 
 
 class Factor(ABC):
@@ -63,15 +64,24 @@ def factorise(M: Tensor, diagonal: Tensor, scale: Tensor | None = None, *, take_
     """
     if device := triton_kernels(M):
         return InvertedFactor(*device.factorise(M, diagonal, scale))
-    H = M if take_over else M.clone()
-    if scale is not None:
-        H.mul_(scale.unsqueeze(-1))
+    if not take_over and lapack.serves(M) and (kept := room("factor", M.shape, M)) is not None:
+        H = kept.copy_(M) if scale is None else torch.mul(M, scale.unsqueeze(-1), out=kept)
+        H.diagonal(dim1=-2, dim2=-1).add_(diagonal)
+        factor = LapackFactor(H)
+        hold("factor", factor)
+        return factor
+    if scale is None:
+        H = M if take_over else M.clone()
+    else:
+        H = M.mul_(scale.unsqueeze(-1)) if take_over else M * scale.unsqueeze(-1)
     H.diagonal(dim1=-2, dim2=-1).add_(diagonal)
     return LapackFactor(H) if lapack.serves(H) else InvertedFactor(*_invert(H))
 
 
 class LapackFactor(Factor):
     """L in the place of H, and L⁻¹ in the place of L once somebody asks for it: one matrix at any time.
+
+    The matrix may serve another factor as soon as this one is gone: whoever needs L⁻¹ keeps the factor.
 
     Solving by L is more exact than multiplying by L⁻¹, so that it is best done before.
     """

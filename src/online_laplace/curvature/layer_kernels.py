@@ -13,7 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from online_laplace.curvature.kernels import gram, one_triangle_
+from online_laplace.curvature import lapack
+from online_laplace.curvature.kernels import add_product_of_grams_, gram, one_triangle_
 from online_laplace.model.layered import LayeredJacobian, LayerFactors
 from online_laplace.model.prior import Prior
 
@@ -75,6 +76,10 @@ def kernel(J: LayeredJacobian, prior: Prior, alpha: Tensor | None) -> Tensor:
     found.sort(key=lambda term: term.D is not None and term.E is not None)
     total: Tensor | None = None
     for D, E in found:
+        if k == 1 and D is not None and E is not None and total is not None and lapack.serves(total):
+            if D.shape[:-3] == total.shape[:-2]:
+                add_product_of_grams_(total, D.squeeze(-2), E)
+                continue
         outer = None if D is None else gram([D.flatten(-3, -2)], of_rows=True)
         inner = None if E is None else _per_output(gram([E], of_rows=True), k, k)
         total = _plus(total, outer, inner)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from online_laplace.memory import fewest, limits
-from online_laplace.model.network import Network, held_per_row
+from online_laplace.model.network import Network, has_factors
 
 Block = tuple[slice, Tensor]
 
@@ -191,7 +191,7 @@ def linearise_rows(network: Network, w: Tensor, X: Tensor) -> tuple[Tensor, Jaco
     """
     parts = BlockJacobian.of(network, w, X)
     n, k, d = parts.shape[-3:]
-    if _is_small(network, w, X) or (n * k < d and held_per_row(network) < k * d):
+    if _is_small(network, w, X) or (n * k < d and has_factors(network)):
         return network.linearise(w, X)
     return parts.collected() if n * k < d else (parts.outputs(), parts)
 

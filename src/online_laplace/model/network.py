@@ -71,10 +71,9 @@ class Network(Protocol):
         """f (…, n, k) and its Jacobian J = ∂f/∂w (…, n, k, d_w) as an operator, from one pass."""
 
 
-def held_per_row(network: Network) -> int:
-    """The numbers that the Jacobian of one row is held by: k d_w, or fewer where the network has factors."""
-    factors: int | None = getattr(network, "factors_per_row", None)
-    return network.d_out * network.d_w if factors is None else factors
+def has_factors(network: Network) -> bool:
+    """Whether its Jacobian comes as factors, for little more than the outputs: see `LayeredJacobian`."""
+    return hasattr(network, "factors_per_row")
 
 
 def without_autograd(network: Network) -> AbstractContextManager[None]:
