@@ -120,7 +120,8 @@ class OnlineLaplaceEstimator(BaseEstimator):  # type: ignore[misc]
             members = pool.members if device != "cpu" else GROUP * replica_threads()[0]
         for architecture in trained:
             network = architecture.network(features, targets)
-            check_size(rows, targets, network.d_w, members, device, features=features)
+            factors = network.factors_per_row
+            check_size(rows, targets, network.d_w, members, device, features=features, factors=factors)
 
     @property
     def _is_named(self) -> bool:
@@ -137,8 +138,8 @@ class OnlineLaplaceEstimator(BaseEstimator):  # type: ignore[misc]
         """The settings of a named network, checked. Raises InputError naming the one that cannot be used."""
         if self.time_limit is not None:
             raise InputError(
-                "time_limit is for a preset, which chooses the networks: leave out hidden, prior, members and "
-                "warm_start, or give max_steps instead of time_limit"
+                "time_limit is for a preset, which chooses the networks: leave out hidden, prior, members "
+                "and warm_start, or give max_steps instead of time_limit"
             )
         procedure = known_name("procedure", self._of_network("procedure"), MEANS)
         steps, tolerance = count("max_steps", self._of_network("max_steps")), _tolerance(self.tol)

@@ -144,7 +144,7 @@ class FittedPool:
 
     @one_thread_each()
     def sensitivity(self) -> Floats:
-        """How far the mean moves with each input, averaged over parts by their weights in the mean: (d_x,)."""
+        """How far the mean moves with each input, averaged by the weights in the mean: (d_x,)."""
         each = [(part.mean_weight, part) for part in self.parts if part.candidate.sees_inputs]
         total = sum(weight * part.networks.sensitivity() for weight, part in each if weight > 0)
         return np.zeros(self.rows.X.shape[-1]) + total

@@ -146,13 +146,16 @@ def _for_sets(preset: Preset, sets: int) -> Preset:
 def _part(entry: Entry, problem: Problem, rows: Rows, inputs: Scaler, target: Scaler) -> Part:
     candidate = entry.candidate
     if not candidate.sees_inputs:
-        # Inputs on an infinite scale are all zero, which is how a constant sees them.
-        inputs = Scaler(inputs.mean, np.full_like(inputs.std, np.inf))
-        rows = replace(rows, X=torch.zeros_like(rows.X))
+        rows, inputs = unseen(rows, inputs)
     model = problem.kind.predicting(problem.model(candidate), entry.judged)
     snapshots = type(entry.stage.snapshots)(*(v.flatten(0, 1).clone() for v in entry.stage.snapshots))
     networks = FittedNetworks(model, snapshots, rows, inputs, target)
     return Part(candidate, entry.stage.length, networks, entry.weight, entry.mean_weight)
+
+
+def unseen(rows: Rows, inputs: Scaler) -> tuple[Rows, Scaler]:
+    """Rows and inputs as a constant sees them: on an infinite scale all inputs are zero."""
+    return replace(rows, X=torch.zeros_like(rows.X)), Scaler(inputs.mean, np.full_like(inputs.std, np.inf))
 
 
 def _summary(leader: Entry, networks: FittedNetworks, target: Scaler) -> FitSummary:
