@@ -24,9 +24,10 @@ from online_laplace.data.checks import Floats, Integers
 from online_laplace.ensemble.architecture import Architecture
 from online_laplace.errors import InputError, known_name
 from online_laplace.estimators.checks import checked_groups, count, is_count, validated
-from online_laplace.estimators.pooling import PoolFit, PoolSettings, fit_pool, watched_pool
+from online_laplace.estimators.pooling import PoolFit, PoolSettings, fit_pool
 from online_laplace.estimators.targets import Target
 from online_laplace.estimators.training import OBSERVATIONS, Fit, Settings, begin, estimator_plan, go_on
+from online_laplace.estimators.watching import watched_pool
 from online_laplace.memory import check_device, check_size
 from online_laplace.pool.candidates import PRESETS, Preset
 from online_laplace.pool.folds import together
@@ -216,7 +217,7 @@ class OnlineLaplaceEstimator(BaseEstimator):  # type: ignore[misc]
         sets = together(rows[seen], checked_groups(groups, rows, seen))
         settings = replace(settings, seconds=settings.seconds - (time.perf_counter() - began))
         with watched_pool(self.verbose) as watching:
-            return fit_pool(
+            fit = fit_pool(
                 rows[seen],
                 targets[seen],
                 settings,
@@ -227,6 +228,9 @@ class OnlineLaplaceEstimator(BaseEstimator):  # type: ignore[misc]
                 None if classes is None else classes[seen],
                 watching,
             )
+        if fit.notice is not None:
+            warnings.warn(fit.notice, UserWarning, stacklevel=3)
+        return fit
 
     @contextmanager
     def _unchanged_on_failure(self) -> Iterator[None]:

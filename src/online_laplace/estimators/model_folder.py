@@ -143,7 +143,7 @@ def read_document(folder: Path) -> dict[str, Any]:
         if head.get("version") not in READABLE:
             raise InputError(
                 f"{folder}: the model has format {head.get('version')}, written by online-laplace "
-                f"{head.get('package_version')}; version {__version__} reads formats up to {VERSION}: upgrade it"
+                f"{head.get('package_version')}; version {__version__} reads up to {VERSION}: upgrade it"
             )
         return read_json(path)
     except (OSError, ValueError, RecursionError, DamagedFileError) as error:

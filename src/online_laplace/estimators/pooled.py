@@ -40,11 +40,13 @@ class Part:
 class FittedPool:
     """The parts of a stacked pool, the heaviest network first, and how much narrower their mixture is made.
 
+    `noise` (k,) is the variance of the mixture's noise, an average over rows, on the scale of training.
     It answers what `FittedNetworks` answers; where a single network is asked for, it is the first part's.
     """
 
     parts: tuple[Part, ...]
     narrowing: float
+    noise: Tensor
 
     @property
     def leader(self) -> FittedNetworks:
@@ -132,11 +134,9 @@ class FittedPool:
                 drawn[chosen] = part.networks.draw(X, len(chosen), generator, noise=noise)
         return drawn if self.narrowing == 1 else self._inwards(self._wide(X)).inverse(drawn)
 
-    @one_thread_each()
     def noise_variance(self) -> Tensor:
         """The noise that the parts agree on, in the user's units, averaged over training rows: (k,)."""
-        total: Tensor = sum(part.weight * part.networks.noise_variance() for part in self.parts)  # type: ignore[assignment]
-        return self.narrowing**2 * total
+        return self.noise * self.leader.units.std.reshape(-1).square()
 
     def resolution(self) -> Floats:
         """The step δ of each target, in its own units, for which δ²/12 is the least noise: (k,)."""

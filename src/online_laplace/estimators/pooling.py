@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,10 +20,9 @@ from online_laplace.estimators.pooled import FittedPool, Part
 from online_laplace.estimators.targets import Target
 from online_laplace.estimators.training import FitSummary, scaled_rows, summarised
 from online_laplace.likelihood.base import Likelihood
-from online_laplace.pool.candidates import CONSTANT, Candidate, Preset, arcs, fitting
+from online_laplace.pool.candidates import CONSTANT, Preset, arcs, fitting
 from online_laplace.pool.folds import LeftOut, assign_blocks
-from online_laplace.pool.pool import Entry, Kind, NoCandidateError, Problem, train_pool
-from online_laplace.progress import Bar
+from online_laplace.pool.pool import Entry, Kind, NoCandidateError, Problem, Watching, train_pool
 from online_laplace.types import Rows
 
 
@@ -63,15 +61,6 @@ class PoolFit:
         return {"hidden": architecture.hidden, "prior": architecture.prior, "members": members}
 
 
-@dataclass(frozen=True)
-class Watching:
-    """Who is told how far the fit of a pool is: of the preset as it is used, of steps, of candidates done."""
-
-    on_preset: Callable[[Preset, str | None], None]
-    on_step: Callable[[Candidate, int], None]
-    on_candidate: Callable[[list[Entry]], None]
-
-
 def fit_pool(
     X: Floats,
     y: Floats,
@@ -94,8 +83,6 @@ def fit_pool(
     rows = scaled_rows(X, y, weight, inputs, target, settings.device)
     preset, notice = fitting(settings.preset, len(X), X.shape[1], likelihoods.__getitem__)
     preset = _for_sets(preset, int(sets.max()) + 1)
-    if watching is not None:
-        watching.on_preset(preset, notice)
     blocks = assign_blocks(sets, preset.blocks, weight, classes)
     away = (
         arcs(preset.blocks, preset.members, preset.left_out) if preset.blocks > 1 else [[]] * preset.members
@@ -109,8 +96,7 @@ def fit_pool(
             seeds[: preset.members],
             seconds=settings.seconds - (time.perf_counter() - began),
             n_jobs=settings.n_jobs,
-            on_step=None if watching is None else watching.on_step,
-            on_candidate=None if watching is None else watching.on_candidate,
+            watching=watching,
         )
     except NoCandidateError as error:
         raise TrainingFailedError(str(error)) from error
@@ -118,7 +104,8 @@ def fit_pool(
     whole = replace(rows, weight=seen if rows.weight is None else seen * rows.weight)
     used = sorted((e for e in entries if e.weight > 0), key=lambda e: (e.candidate.is_network, e.weight))
     parts = tuple(_part(entry, problem, whole, inputs, target) for entry in reversed(used))
-    pool = FittedPool(parts, kind.narrowing(entries, problem, preset.members))
+    narrowing = kind.narrowing(entries, problem, preset.members)
+    pool = FittedPool(parts, narrowing, kind.noise_variance(entries, problem, narrowing))
     leader = used[-1]
     return PoolFit(
         pool, _summary(leader, pool.leader, target), _leaderboard(entries, problem, target), {}, notice
@@ -190,29 +177,3 @@ def _leaderboard(entries: list[Entry], problem: Problem, target: Scaler) -> list
         }
         for entry in ordered
     ]
-
-
-@contextmanager
-def watched_pool(shown: bool) -> Iterator[Watching | None]:
-    """A bar for every candidate on stderr, with its score once it is known, if they are to be shown."""
-    if not shown:
-        yield None
-        return
-    from online_laplace.progress import Bars, say
-
-    with Bars() as bars:
-        lines: dict[Candidate, Bar] = {}
-
-        def on_preset(preset: Preset, notice: str | None) -> None:
-            if notice is not None:
-                say(notice)
-            for candidate in preset.candidates:
-                steps = preset.lengths[-1] if candidate.is_network else preset.lengths[0]
-                lines[candidate] = bars.add(str(candidate), steps)
-
-        def on_candidate(found: list[Entry]) -> None:
-            best = max(found, key=lambda entry: entry.score)
-            bar = lines[best.candidate]
-            bar.update(bar.total, f"{best.score:.3f} out of fold after {best.stage.length} steps")
-
-        yield Watching(on_preset, lambda candidate, step: lines[candidate].update(step), on_candidate)

@@ -24,6 +24,7 @@ def pool_in_words(fit: PoolFit) -> dict[str, Any]:
     """What the document says of a pool."""
     return {
         "narrowing": fit.networks.narrowing,
+        "noise_variance": fit.networks.noise.tolist(),
         "parts": [
             {
                 "hidden": list(part.candidate.architecture.hidden),
@@ -66,7 +67,8 @@ def pool_of(
         seen = (rows, inputs) if candidate.sees_inputs else unseen(rows, inputs)
         networks = FittedNetworks(model, snapshots, *seen, target)
         parts.append(Part(candidate, one["steps"], networks, one["weight"], one["mean_weight"]))
-    return FittedPool(tuple(parts), told["narrowing"]), list(told["leaderboard"])
+    noise = rows.y.new_tensor(told["noise_variance"])
+    return FittedPool(tuple(parts), told["narrowing"], noise), list(told["leaderboard"])
 
 
 def likelihood_in_words(likelihood: Any) -> dict[str, Any]:

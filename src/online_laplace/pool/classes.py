@@ -67,6 +67,10 @@ class Classes:
         """Probabilities have a temperature in its place."""
         return 1.0
 
+    def noise_variance(self, entries: list[Entry], problem: Problem, narrowing: float) -> Tensor:
+        """Classes have none."""
+        return problem.rows.y.new_zeros(0)
+
     def scores(self, entry: Entry, rows: Rows, target: Scaler) -> dict[str, Any]:
         """The log-likelihood of a row out of fold."""
         counted = torch.ones_like(rows.y[:, 0]) if rows.weight is None else rows.weight

@@ -28,6 +28,9 @@ class Numbers:
         """The log density of every target, its mean and, of Gaussians, its variance: (r, b, k)."""
         predicted: Any = posterior.predict(left_out.X)
         said = {"log_density": predicted.log_density(left_out.y), "mean": predicted.mean}
+        # Of Student's t the variance need not exist: its scale says more about the noise.
+        noise = getattr(predicted, "noise_scale", predicted.noise_variance)
+        said["noise"] = noise.expand_as(predicted.mean)
         if isinstance(predicted, GaussianPredictive):
             said["variance"] = predicted.variance.expand_as(predicted.mean)
         return said
@@ -42,6 +45,15 @@ class Numbers:
     def predicting(self, model: Model, judged: Judged) -> Model:
         """The model as it is: nothing about it was chosen by the rows left out."""
         return model
+
+    def noise_variance(self, entries: list[Entry], problem: Problem, narrowing: float) -> Tensor:
+        """The noise of the mixture, an average over the rows left out: (k,)."""
+        total = problem.rows.y.new_zeros(problem.rows.targets)
+        for entry in (entry for entry in entries if entry.weight > 0):
+            by_row, there = problem.left_out.by_row(entry.stage.said["noise"].mean(1), problem.rows.n)
+            each = by_row.sum(0) / there.sum(0).clamp(min=1).unsqueeze(-1)
+            total += entry.weight * each[there.any(0)].mean(0)
+        return narrowing**2 * total
 
     def narrowing(self, entries: list[Entry], problem: Problem, members: int) -> float:
         """The factor by which the mixture of all entries is made narrower, 1 where it is of no Gaussians."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from joblib import Parallel, delayed
@@ -15,6 +16,7 @@ from torch import Tensor
 from online_laplace.data.scaling import Scaler
 from online_laplace.errors import OnlineLaplaceError
 from online_laplace.likelihood.base import Likelihood
+from online_laplace.memory import needed_bytes
 from online_laplace.model.model import Model
 from online_laplace.model.network import initial_weights
 from online_laplace.pool.candidates import Candidate, Preset, work
@@ -101,12 +103,35 @@ class Kind(Protocol):
     def narrowing(self, entries: list[Entry], problem: Problem, members: int) -> float:
         """The factor by which the mixture of all entries is made narrower."""
 
+    def noise_variance(self, entries: list[Entry], problem: Problem, narrowing: float) -> Tensor:
+        """The noise of each target, on the scale of training: (k,)."""
+
     def scores(self, entry: Entry, rows: Rows, target: Scaler) -> dict[str, Any]:
         """How good an entry is, in the user's units, by name."""
 
 
 class NoCandidateError(OnlineLaplaceError):
     """No candidate came to usable weights."""
+
+
+class Estimate(NamedTuple):
+    """What the training of a pool is expected to take, from one step that was measured."""
+
+    seconds: float
+    bytes: int
+
+
+class Watching(Protocol):
+    """Who is told how far the training of a pool is."""
+
+    def on_start(self, candidates: Sequence[Candidate], lengths: Sequence[int], estimate: Estimate) -> None:
+        """It begins with these candidates."""
+
+    def on_step(self, candidate: Candidate, step: int) -> None:
+        """A group of members has come so far."""
+
+    def on_candidate(self, entries: list[Entry]) -> None:
+        """A candidate is trained, and this is what it came to."""
 
 
 def train_pool(
@@ -116,34 +141,77 @@ def train_pool(
     *,
     seconds: float = float("inf"),
     n_jobs: int | None = None,
-    on_step: Callable[[Candidate, int], None] | None = None,
-    on_candidate: Callable[[list[Entry]], None] | None = None,
+    watching: Watching | None = None,
 ) -> list[Entry]:
     """Train every candidate and weight its stages by the rows that its members left out.
 
-    Of the `seconds` every candidate gets a share by the work it takes; those before it may leave it more.
-    `on_step` is told the steps of a candidate, `on_candidate` what it came to.
+    Where `seconds` do not suffice for the shortest training of all candidates, the last ones are left out; of
+    what remains each gets a share by the work it takes, and those before it may leave it more.
     """
     ends = time.perf_counter() + seconds
-    n, features = problem.rows.n, problem.rows.X.shape[-1]
-    left = [
-        work(candidate, preset, n, features, problem.likelihood_of(candidate.noise))
-        for candidate in preset.candidates
-    ]
+    candidates = list(preset.candidates)
+    if watching is not None or seconds < float("inf"):
+        rate = _seconds_per_work(problem, preset, seeds, n_jobs)
+        remaining = ends - time.perf_counter()
+        shortest = replace(preset, lengths=preset.lengths[:1])
+        networks = [candidate for candidate in candidates if candidate.is_network]
+        while len(networks) > 1 and rate * sum(_work(problem, shortest, candidates)) > remaining:
+            candidates.remove(networks.pop())
+        if watching is not None:
+            needed = min(rate * sum(_work(problem, preset, candidates)), remaining)
+            watching.on_start(
+                candidates, preset.lengths, Estimate(needed, _bytes(problem, candidates, seeds))
+            )
+    left = _work(problem, preset, candidates)
     entries: list[Entry] = []
-    for place, candidate in enumerate(preset.candidates):
-        share = left[place] / sum(left[place:])
-        granted = (ends - time.perf_counter()) * share
+    for place, candidate in enumerate(candidates):
+        granted = float("inf")  # a constant and a line take no time to speak of
+        if candidate.is_network:
+            granted = (ends - time.perf_counter()) * left[place] / sum(left[place:])
         if entries and granted <= 0:
             break  # there is something to predict with, and no time for more
-        found = [
-            Entry(candidate, stage, problem.kind.judge(stage, problem))
-            for stage in _stages(problem, preset, candidate, seeds, max(granted, 0.0), n_jobs, on_step)
-        ]
+        told = None if watching is None else partial(watching.on_step, candidate)
+        stages = _stages(problem, preset, candidate, seeds, max(granted, 0.0), n_jobs, told)
+        found = [Entry(candidate, stage, problem.kind.judge(stage, problem)) for stage in stages]
         entries += found
-        if on_candidate is not None:
-            on_candidate(found)
+        if watching is not None:
+            watching.on_candidate(found)
     return _weighted(entries, problem.rows)
+
+
+def _work(problem: Problem, preset: Preset, candidates: Sequence[Candidate]) -> list[float]:
+    n, features = problem.rows.n, problem.rows.X.shape[-1]
+    return [work(c, preset, n, features, problem.likelihood_of(c.noise)) for c in candidates]
+
+
+def _seconds_per_work(problem: Problem, preset: Preset, seeds: Sequence[int], n_jobs: int | None) -> float:
+    """How long a unit of work takes here, from two steps of the first network."""
+    candidate = next((c for c in preset.candidates if c.is_network), preset.candidates[0])
+    step = replace(preset, lengths=(2,), snapshots=1)
+    one = GROUP if not problem.rows.X.is_cuda else len(seeds)
+    for _ in range(2):  # libraries set themselves up in the first
+        began = time.perf_counter()
+        _stages(problem, step, candidate, seeds[:one], float("inf"), 1, None)
+        spent = time.perf_counter() - began
+    with _parallel(n_jobs, -(-len(seeds) // one)) as parallel:
+        jobs = max(1, parallel._effective_n_jobs())
+    members = replace(step, members=min(one, len(seeds)))
+    return spent / sum(_work(problem, members, [candidate])) / jobs
+
+
+def _bytes(problem: Problem, candidates: Sequence[Candidate], seeds: Sequence[int]) -> int:
+    """The memory that the largest of the candidates takes while it is trained."""
+    X, n = problem.rows.X, problem.rows.n
+    members = len(seeds) if X.is_cuda else min(len(seeds), GROUP * replica_threads()[0])
+
+    def of(candidate: Candidate) -> int:
+        model = problem.model(candidate)
+        outputs = model.likelihood.outputs
+        return needed_bytes(
+            n * outputs, model.network.d_w, members, outputs=outputs, inputs=X.numel(), device=X.device.type
+        )
+
+    return max(map(of, candidates))
 
 
 def _stages(
@@ -153,7 +221,7 @@ def _stages(
     seeds: Sequence[int],
     seconds: float,
     n_jobs: int | None,
-    on_step: Callable[[Candidate, int], None] | None,
+    on_step: Callable[[int], None] | None,
 ) -> list[Stage]:
     rows, model = problem.rows_for(candidate), problem.model(candidate)
     lengths = preset.lengths if candidate.is_network else preset.lengths[:1]
@@ -163,7 +231,7 @@ def _stages(
     with _parallel(n_jobs, len(chosen)) as parallel:
         # Tasks of another process cannot tell how far they are.
         here = parallel._backend.supports_sharedmem
-        told = (lambda step: on_step(candidate, step)) if on_step is not None and here else None
+        told = on_step if here else None
         rounds = -(-len(chosen) // max(1, parallel._effective_n_jobs()))
         tasks = (
             delayed(_train_group)(

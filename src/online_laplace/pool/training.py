@@ -44,17 +44,20 @@ class Stage:
 def joined_stages(groups: Sequence[list[Stage]]) -> list[Stage]:
     """The stages of all members from those of groups of them, as far as every group came.
 
-    The seconds add up: they are those that one core would take.
+    Where time ran out before the first length, groups have come to different steps, and the first stage is
+    said to be as long as the shortest. The seconds add up: they are those that one core would take.
     """
     found = []
-    for same in zip(*groups, strict=False):
-        if len({stage.length for stage in same}) > 1:
+    for place, same in enumerate(zip(*groups, strict=False)):
+        if place and len({stage.length for stage in same}) > 1:
             break
+        count = min(stage.snapshots.w.shape[1] for stage in same)
+        snapshots = zip(*(stage.snapshots for stage in same), strict=True)
         found.append(
             Stage(
-                same[0].length,
-                Snapshots(*(torch.cat(values) for values in zip(*(s.snapshots for s in same), strict=True))),
-                {name: torch.cat([stage.said[name] for stage in same]) for name in same[0].said},
+                min(stage.length for stage in same),
+                Snapshots(*(torch.cat([v[:, -count:] for v in values]) for values in snapshots)),
+                {name: torch.cat([s.said[name][:, -count:] for s in same]) for name in same[0].said},
                 torch.cat([stage.evidence for stage in same]),
                 tuple(outcome for stage in same for outcome in stage.outcomes),
                 sum(stage.seconds for stage in same),
