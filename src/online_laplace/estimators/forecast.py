@@ -39,7 +39,12 @@ class Forecast:
 
 
 def forecast(estimator: Any, rows: int, features: int, outputs: int = 1) -> Forecast | None:
-    """What fitting this many rows will take; None on an accelerator, whose speed is not measured here."""
+    """What fitting this many rows will take.
+
+    None on an accelerator, whose speed is not measured here, and for a pool, which times its first steps.
+    """
+    if not estimator._is_named:
+        return None
     settings = estimator._settings()
     if torch.device(settings.device).type != "cpu":
         return None
@@ -50,7 +55,7 @@ def forecast(estimator: Any, rows: int, features: int, outputs: int = 1) -> Fore
     def seconds(n: int) -> float:
         small, large = sorted((n * outputs, weights))
         work = STEPS_IN_PRODUCTS * settings.members * (small**2 * large + small**3)
-        return START + estimator.max_steps * work / rate / side_by_side
+        return START + settings.plan.steps * work / rate / side_by_side
 
     held = needed_bytes(rows * outputs, weights, settings.members, outputs=outputs, inputs=rows * features)
     return Forecast(seconds(rows), held, _sample(rows, seconds) if seconds(rows) > LONG else None)

@@ -14,15 +14,19 @@ import torch
 from pydantic import Field, StringConstraints
 from torch import Tensor
 
+from online_laplace import defaults
 from online_laplace.ensemble.architecture import Architecture
 from online_laplace.files.schema import Count, Open, Positive, Strict, check
 from online_laplace.files.sealed import DamagedFileError
 from online_laplace.likelihood import KINDS
 from online_laplace.model.activations import ACTIVATIONS
+from online_laplace.model.mlp import MLP
 from online_laplace.model.prior import PRIORS
 from online_laplace.train.outcome import SEVERITY
 
 Plain = bool | int | float | str | None
+# What the weights of a pool may be off one in sum.
+TOTAL = 1e-6
 Digest = Annotated[str, StringConstraints(pattern=re.compile(r"^[0-9a-f]{64}$"))]
 
 
@@ -44,13 +48,39 @@ class SummarySchema(Strict):
 
 
 class ArchitectureSchema(Strict):
-    """The networks that were trained."""
+    """The networks that were trained; of a pool, those of its first part."""
+
+    hidden: list[Positive]
+    activation: Literal[tuple(ACTIVATIONS)] = defaults.ACTIVATION  # type: ignore[valid-type]
+    prior: Literal[PRIORS]  # type: ignore[valid-type]
+    optimiser: str = defaults.OPTIMISER
+    members: Positive
+
+
+Share = Annotated[float, Field(ge=0, le=1 + 1e-9)]
+
+
+class PartSchema(Strict):
+    """One part of a pool: its networks, and how much they count."""
 
     hidden: list[Positive]
     activation: Literal[tuple(ACTIVATIONS)]  # type: ignore[valid-type]
     prior: Literal[PRIORS]  # type: ignore[valid-type]
-    optimiser: str
-    members: Positive
+    noise: str
+    sees_inputs: bool
+    steps: Count
+    weight: Share
+    mean_weight: Share
+    likelihood: dict[str, Plain]
+
+
+class PoolSchema(Strict):
+    """A stacked pool."""
+
+    narrowing: Annotated[float, Field(gt=0)]
+    noise_variance: Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=1)]
+    parts: Annotated[list[PartSchema], Field(min_length=1)]
+    leaderboard: list[dict[str, Plain]]
 
 
 class ClassesSchema(Strict):
@@ -78,6 +108,7 @@ class DocumentSchema(Open):
     one_target: bool | None = None
     classes: ClassesSchema | None = None
     table: dict[str, Any] | None = None
+    pool: PoolSchema | None = None
 
 
 def check_document(document: Mapping[str, Any]) -> None:
@@ -95,33 +126,53 @@ def check_arrays(document: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> N
     """Refuse arrays that are not those of the document's networks and rows. Raises DamagedFileError."""
     X, y = _of(arrays, "problem.X", (None, None)), _of(arrays, "problem.y", (None, None))
     (n, d), k = X.shape, y.shape[-1]
-    told = dict(document.get("likelihood") or {"kind": "Gaussian", "targets": k, "scales": k})
-    kind = told.pop("kind", None)
-    if kind not in KINDS:
-        raise DamagedFileError(f"likelihood.kind: {kind!r} is not known")
-    try:
-        likelihood = check(KINDS[kind], told)
-    except (TypeError, ValueError) as error:
-        raise DamagedFileError(f"likelihood: {error}") from error
-    shape = document["architecture"]
-    architecture = Architecture(tuple(shape["hidden"]), shape["activation"], shape["prior"])
-    network = architecture.network(d, likelihood.outputs)
-    groups = arrays.get("summary.alpha", X[0]).shape[0]
-    w = _of(arrays, "components.w", (None, network.d_w))
-    _of(arrays, "components.alpha", (len(w), groups), positive=True)
-    _of(arrays, "components.beta", (len(w), None), positive=True)
-    _of(arrays, "summary.alpha", (groups,), positive=True)
-    for name, width in (("inputs", d), ("target", k)):
-        _of(arrays, f"{name}.mean", (width,))
-        _of(arrays, f"{name}.std", (width,), positive=True)
+    if (pool := document.get("pool")) is None:
+        network, targets = _check_networks(document, "components.", arrays, d, k)
+    else:
+        parts = [_check_networks(part, f"part{i}.", arrays, d, k) for i, part in enumerate(pool["parts"])]
+        network, targets = parts[0]
+        if abs(sum(part["weight"] for part in pool["parts"]) - 1) > TOTAL:
+            raise DamagedFileError("pool.parts: their weights do not add up to one")
+    _of(arrays, "summary.alpha", (None,), positive=True)
+    # To a constant, which sees no inputs, they are all zero on an infinite scale.
+    seen = pool is None or any(part["sees_inputs"] for part in pool["parts"])
+    _of(arrays, "inputs.mean", (d,))
+    _of(arrays, "inputs.std", (d,), positive=True, finite=seen)
+    _of(arrays, "target.mean", (k,))
+    _of(arrays, "target.std", (k,), positive=True)
     if "problem.weight" in arrays:
         weight = _of(arrays, "problem.weight", (None,) * (arrays["problem.weight"].ndim - 1) + (n,))
         if weight.ndim > 2 or (weight < 0).any():
             raise DamagedFileError("problem.weight: it cannot be the weight of rows")
-    _check_sizes(document, n, d, k, network.d_w, likelihood.targets)
+    _check_sizes(document, n, d, k, network.d_w, targets)
     if "held_out.X" in arrays or "held_out.y" in arrays:
         held_out = _of(arrays, "held_out.X", (None, d))
         _of(arrays, "held_out.y", (len(held_out),))
+
+
+def _check_networks(
+    told: Mapping[str, Any], prefix: str, arrays: Mapping[str, Tensor], d: int, k: int
+) -> tuple[MLP, int]:
+    """The network that the words describe, if the arrays are of such networks, and its targets."""
+    likelihood = _likelihood(told.get("likelihood") or {"kind": "Gaussian", "targets": k, "scales": k})
+    shape = told.get("architecture", told)
+    activation = shape.get("activation", defaults.ACTIVATION)
+    network = Architecture(tuple(shape["hidden"]), activation, shape["prior"]).network(d, likelihood.outputs)
+    w = _of(arrays, f"{prefix}w", (None, network.d_w), single=prefix != "components.")
+    _of(arrays, f"{prefix}alpha", (len(w), None), positive=True)
+    _of(arrays, f"{prefix}beta", (len(w), None), positive=True)
+    return network, likelihood.targets
+
+
+def _likelihood(told: Mapping[str, Any]) -> Any:
+    settings = dict(told)
+    kind = settings.pop("kind", None)
+    if kind not in KINDS:
+        raise DamagedFileError(f"likelihood.kind: {kind!r} is not known")
+    try:
+        return check(KINDS[kind], settings)
+    except (TypeError, ValueError) as error:
+        raise DamagedFileError(f"likelihood: {error}") from error
 
 
 def _check_sizes(document: Mapping[str, Any], n: int, d: int, k: int, d_w: int, targets: int) -> None:
@@ -139,17 +190,23 @@ def _check_sizes(document: Mapping[str, Any], n: int, d: int, k: int, d_w: int, 
 
 
 def _of(
-    arrays: Mapping[str, Tensor], name: str, shape: tuple[int | None, ...], *, positive: bool = False
+    arrays: Mapping[str, Tensor],
+    name: str,
+    shape: tuple[int | None, ...],
+    *,
+    positive: bool = False,
+    finite: bool = True,
+    single: bool = False,
 ) -> Tensor:
-    """An array of finite floats of this shape, in which None is any size of at least one."""
+    """An array of floats of this shape, in which None is any size of at least one."""
     if name not in arrays:
         raise DamagedFileError(f"{name}: it is not there")
     array = arrays[name]
     fits = array.ndim == len(shape) and all(
         size >= 1 and wanted in (None, size) for size, wanted in zip(array.shape, shape, strict=True)
     )
-    if array.dtype != torch.float64 or not fits:
+    if array.dtype != (torch.float32 if single else torch.float64) or not fits:
         raise DamagedFileError(f"{name}: {tuple(array.shape)} numbers of {array.dtype} are not what it has")
-    if not array.isfinite().all() or (positive and (array <= 0).any()):
+    if array.isnan().any() or (finite and array.isinf().any()) or (positive and (array <= 0).any()):
         raise DamagedFileError(f"{name}: a number is not {'positive and finite' if positive else 'finite'}")
     return array

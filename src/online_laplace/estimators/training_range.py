@@ -19,6 +19,9 @@ class TrainingRangeMixin:
     def training_range(self: Any) -> tuple[Floats, Floats]:
         """The least and the largest value of every feature among the training rows: two arrays (d,)."""
         networks = self._fit.networks
+        if not np.isfinite(networks.inputs.std).all():  # nothing but a constant, which sees no inputs
+            anywhere = np.full(len(networks.inputs.std), np.inf)
+            return -anywhere, anywhere
         X = networks.inputs.inverse(networks.rows.X.cpu().numpy())
         return X.min(0), X.max(0)
 
@@ -30,5 +33,5 @@ class TrainingRangeMixin:
         """
         rows: Floats = self._rows(X)
         lowest, highest = self.training_range()
-        margin = ROUNDING * np.maximum(np.maximum(np.abs(lowest), np.abs(highest)), highest - lowest)
+        margin = ROUNDING * np.maximum(np.abs(lowest), np.abs(highest))
         return (rows < lowest - margin) | (rows > highest + margin)
