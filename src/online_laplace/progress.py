@@ -45,10 +45,10 @@ class Bars:
 
     def add(self, label: str, total: float) -> Bar:
         """A bar that appears, and begins to count the time, with its first `update`."""
-        from rich.markup import escape
-
         if self._progress is None:
             return Bar(None, None, total, Lines(label, total) if self._lines else None)
+        from rich.markup import escape
+
         # A name may have brackets in it, which are text and not markup.
         task = self._progress.add_task(
             escape(shown(label)), start=False, total=total, visible=False, count=""

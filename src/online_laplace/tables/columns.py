@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from online_laplace.errors import InputError, known_name
 from online_laplace.files.sealed import DamagedFileError
 from online_laplace.tables.kinds import (
+    different_texts,
     examine,
     is_text,
     numbers_of,
@@ -20,7 +21,7 @@ from online_laplace.tables.kinds import (
     row_count,
     texts_of,
 )
-from online_laplace.tables.notation import Ambiguous, Notation, decimal_of, recognise
+from online_laplace.tables.notation import ENOUGH, Ambiguous, Notation, decimal_of, recognise
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -223,8 +224,9 @@ def _target_notation(
     """How the numbers of the target are written; None for classes. Raises InputError."""
     if labels in ("text", "boolean") or not is_text(frame[target]):
         return None
-    texts = [str(one) for one in frame[target].dropna().unique()]
-    others = ([str(one) for one in frame[name].dropna().unique()] for name in frame if is_text(frame[name]))
+    texts = different_texts(frame, target)
+    some = frame.head(ENOUGH)
+    others = (different_texts(some, name) for name in frame if is_text(some[name]))
     found = recognise(texts, decimal or decimal_of(others))
     if isinstance(found, Ambiguous):
         what = f"holds {found.example!r}, in which the comma may stand before decimals or between thousands"

@@ -116,7 +116,9 @@ def is_text(column: pd.Series) -> bool:
         return True
     if isinstance(column.dtype, _categorical()):
         return is_text(column.cat.categories.to_series())
-    return types.is_object_dtype(column.dtype) and all(isinstance(one, str) for one in column.dropna())
+    return types.is_object_dtype(column.dtype) and all(
+        isinstance(one, str) for one in column.dropna().tolist()
+    )
 
 
 def is_code(text: str) -> bool:
@@ -127,7 +129,7 @@ def is_code(text: str) -> bool:
 
 def different_texts(frame: pd.DataFrame, name: str) -> list[str]:
     """The different texts of a column, in the order in which they come."""
-    return [str(one) for one in frame[name].dropna().unique()]
+    return list(dict.fromkeys(frame[name].dropna().astype(object).tolist()))
 
 
 def numbers_of(frame: pd.DataFrame, name: str, notation: Notation, *, finite: bool = True) -> Floats:
@@ -142,7 +144,7 @@ def numbers_of(frame: pd.DataFrame, name: str, notation: Notation, *, finite: bo
     elif not is_text(column):
         values[there] = [_float(one, notation) for one in column[there]]
     else:
-        values[there] = notation.read_all([str(one) for one in column[there]])
+        values[there] = notation.read_all(column[there].astype(object).tolist())
     wrong = np.flatnonzero(np.isnan(values) & there)
     if len(wrong):
         words = "" if notation.plain else f", such as the {notation.describe()} that it was fitted to"
@@ -203,7 +205,8 @@ def _kind_of_texts(
     """The kind of a column of texts; None for categories."""
     if not texts:
         return Problem(name, "holds nothing at all", "fill it in")
-    if any(map(is_code, texts)) and all(text.strip().isdigit() for text in texts):
+    # A column of floats is told by its first text.
+    if all(text.strip().isdigit() for text in texts) and any(map(is_code, texts)):
         return None
     found = recognise(texts, decimal)
     if isinstance(found, Ambiguous):

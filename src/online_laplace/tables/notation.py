@@ -21,6 +21,8 @@ _WRITTEN = re.compile(
     r"(?P<suffix>(?:[%‰$€£¥₹₽₩₺°]|°?[^\W\d_][^\W\d_/²³·^.]{0,11}(?:/[^\W\d_]{1,5})?[23²³]?\.?)?)"
 )
 _CLOCK = re.compile(r"([0-9]{1,3}):([0-5][0-9])(?::([0-5][0-9](?:\.[0-9]+)?))?(?:\s*([AaPp])\.?[Mm]\.?)?")
+# So many different texts of a column tell what stands before its decimals.
+ENOUGH = 1000
 _BOOLEANS = {"true": 1.0, "false": 0.0}
 _SPACES = " \u00a0\u202f"
 # (decimal, thousands), the likeliest first where several read every number of a column.
@@ -79,6 +81,9 @@ class Notation:
 
     def read_all(self, texts: Sequence[str]) -> Floats:
         """All of them: (n,)."""
+        if self == Notation():
+            plain = [text.strip() for text in texts]
+            return np.array([float(text) if _PLAIN.fullmatch(text) else self.read(text) for text in plain])
         known = {text: self.read(text) for text in set(texts)}
         return np.array([known[text] for text in texts], dtype=np.float64)
 
@@ -151,7 +156,7 @@ def recognise(texts: Sequence[str], decimal: str | None = None) -> Notation | Am
 def decimal_of(columns: Iterable[Sequence[str]]) -> str | None:
     """What the columns of a file have before decimals, if those in which it can be told agree."""
     found = set()
-    for texts in columns:
+    for texts in (column[:ENOUGH] for column in columns):
         notation = recognise(texts)
         if isinstance(notation, Notation) and notation.kind == "number":
             inside = [one["digits"] for one in map(_WRITTEN.fullmatch, map(str.strip, texts)) if one]
