@@ -21,6 +21,7 @@ from online_laplace.model.precision import GGN, Precision
 from online_laplace.model.prior import Hyper
 from online_laplace.model.tangent import TangentModel, weighted
 from online_laplace.train.loop import where_running
+from online_laplace.train.replicas import divisible, put, take
 from online_laplace.train.trajectory import OnlineState
 from online_laplace.types import Rows
 
@@ -91,9 +92,7 @@ class GaussNewton:
         accepted = running & (proposal.gain > 0)
         state = replace(_adapt(state, running, proposal.gain), step=step, ending=ending)
         if accepted.any():
-            # Where all move, the proposal has linearised already.
-            there = proposal.tangent if accepted.all() else None
-            state = self._move(state, rows, accepted, proposal.w, there)
+            state = self._move(state, accepted, proposal.w, self._arrivals(state, rows, accepted, proposal))
         return state
 
     def _propose(self, state: GaussNewtonState, rows: Rows) -> Proposal:
@@ -132,34 +131,49 @@ class GaussNewton:
         trusted = bend.norm(dim=-1) <= LARGEST_BEND * straight.norm(dim=-1)
         return where_running(trusted, bend, torch.zeros_like(bend))
 
-    def _move(
-        self,
-        state: GaussNewtonState,
-        rows: Rows,
-        accepted: Tensor,
-        proposed: Tensor,
-        there: TangentModel | None,
-    ) -> GaussNewtonState:
-        """Linearise at the accepted weights, unless that is done, and update their hyperparameters."""
-        w = where_running(accepted, proposed, state.w) if there is None else proposed
-        tangent = self.model.linearise(w, rows) if there is None else there
+    def _arrivals(self, state: GaussNewtonState, rows: Rows, accepted: Tensor, proposal: Proposal) -> Arrival:
+        """What is new at the accepted weights; of replicas that stay where they are nothing is computed."""
+        if accepted.all() and proposal.tangent is not None:
+            return self._arrive(proposal.tangent, state.hyper)
+        if not divisible(state.tangent, state.ggn, rows):
+            w = where_running(accepted, proposal.w, state.w)
+            return self._arrive(self.model.linearise(w, rows), state.hyper)
+        chosen = torch.nonzero(accepted).squeeze(-1)
+        hyper, some = state.hyper, take(rows, chosen)
+        if proposal.tangent is not None:
+            tangent = take(proposal.tangent, chosen)
+        else:
+            tangent = self.model.linearise(proposal.w[chosen], some)
+        part = self._arrive(tangent, hyper.with_values(hyper.alpha[chosen], hyper.beta[chosen]))
+        before = Arrival(state.tangent, state.ggn, hyper, accepted, state.tangent.misfit[..., 0])
+        return put(before, chosen, part)
+
+    def _arrive(self, tangent: TangentModel, hyper: Hyper) -> Arrival:
+        """The curvature at new weights, and what it makes of the hyperparameters."""
         ggn = self.model.ggn(tangent)
-        H = ggn.at(state.hyper)
-        hyper = self._update(tangent, state.hyper, H)
+        H = ggn.at(hyper)
+        new = self._update(tangent, hyper, H)
         for _ in range(self.updates - 1):
-            hyper = self._update(tangent, hyper, ggn.at(hyper))
-        hyper = hyper.where(accepted, state.hyper)
-        ending = state.ending.check(state.step, w, hyper, misfit=tangent.misfit, failed=H.failed & accepted)
+            new = self._update(tangent, new, ggn.at(new))
+        return Arrival(tangent, ggn, new, H.failed, laplace_evidence(tangent, hyper, H))
+
+    def _move(
+        self, state: GaussNewtonState, accepted: Tensor, proposed: Tensor, there: Arrival
+    ) -> GaussNewtonState:
+        """Take the accepted weights and what was found at them."""
+        w = where_running(accepted, proposed, state.w)
+        hyper = there.hyper.where(accepted, state.hyper)
+        misfit, failed = there.tangent.misfit, there.failed & accepted
+        ending = state.ending.check(state.step, w, hyper, misfit=misfit, failed=failed)
         moved = accepted & ending.running
-        evidence = laplace_evidence(tangent, state.hyper, H)
         return replace(
             state,
             w=w,
             hyper=hyper.where(moved, state.hyper),
             ending=ending,
-            best=state.best.update(moved, state.step, w, state.hyper, evidence),
-            tangent=tangent,
-            ggn=ggn,
+            best=state.best.update(moved, state.step, w, state.hyper, there.evidence),
+            tangent=there.tangent,
+            ggn=there.ggn,
         )
 
     def _update(self, tangent: TangentModel, hyper: Hyper, H: Precision) -> Hyper:
@@ -176,6 +190,19 @@ def _rounding(tangent: TangentModel, hyper: Hyper) -> Tensor:
     by_output = tangent.reduce(by_scale((tangent.slope * tangent.f).abs(), tangent.scales))
     units = ROUNDING * tangent.nn_loss(hyper).abs() + OUTPUT_ROUNDING * weighted(hyper, by_output)
     return torch.finfo(units.dtype).eps * units
+
+
+class Arrival(NamedTuple):
+    """New weights' tangent model and curvature, the hyperparameters updated at them, and L_f before that.
+
+    `failed` (…) where H had no factor.
+    """
+
+    tangent: TangentModel
+    ggn: GGN
+    hyper: Hyper
+    failed: Tensor
+    evidence: Tensor
 
 
 class Proposal(NamedTuple):

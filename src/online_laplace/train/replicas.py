@@ -1,0 +1,78 @@
+"""Some replicas of what a step holds, taken out and put back: one that stands still costs nothing more."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from online_laplace.curvature.dual import DualGGN
+from online_laplace.curvature.primal import PrimalGGN
+from online_laplace.model.jacobian import DenseJacobian
+from online_laplace.model.layered import LayeredJacobian
+from online_laplace.model.prior import Hyper
+from online_laplace.model.tangent import TangentModel
+from online_laplace.types import Rows
+
+T = TypeVar("T")
+
+
+def map_tensors(function: Callable[..., Tensor], first: T, *others: T) -> T:
+    """The value with every tensor in it replaced by a function of those in its place; caches are left out."""
+    changed: Any
+    if isinstance(first, Tensor):
+        changed = function(first, *others)
+        return changed
+    if isinstance(first, tuple):
+        parts = [map_tensors(function, *each) for each in zip(first, *others, strict=True)]
+        changed = type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
+        return changed
+    if isinstance(first, TangentModel | LayeredJacobian | DenseJacobian | Hyper | Rows):
+        names = [field.name for field in fields(first) if "derived" not in field.metadata]
+        changed = replace(first, **_mapped(function, names, first, *others))
+        return changed
+    if isinstance(first, PrimalGGN | DualGGN):
+        changed = copy.copy(first)
+        vars(changed).update(_mapped(function, list(vars(first)), first, *others))
+        return changed
+    return first
+
+
+def _mapped(function: Callable[..., Tensor], names: list[str], *values: Any) -> dict[str, Any]:
+    return {name: map_tensors(function, *(getattr(value, name) for value in values)) for name in names}
+
+
+def divisible(tangent: TangentModel, ggn: object, rows: Rows) -> bool:
+    """Whether replicas can be taken out: one axis of them, on the CPU, on all that is held of a step."""
+    weight = rows.weight
+    return (
+        tangent.w.ndim == 2
+        and tangent.w.device.type == "cpu"
+        and rows.X.ndim == rows.y.ndim == 3
+        and (weight is None or weight.ndim == 2)
+        and isinstance(tangent.J, LayeredJacobian | DenseJacobian)
+        and isinstance(ggn, PrimalGGN | DualGGN)
+    )
+
+
+def take(value: T, chosen: Tensor) -> T:
+    """The chosen replicas of every tensor in it."""
+    return map_tensors(lambda held: held[chosen], value)
+
+
+def put(value: T, chosen: Tensor, part: T) -> T:
+    """The value with its chosen replicas replaced by those of the part."""
+    return map_tensors(lambda held, new: held.index_copy(0, chosen, new), value, part)
+
+
+def where(mask: Tensor, value: T, other: T) -> T:
+    """The replicas of `mask` (…) from the value, the rest from the other, without asking which they are."""
+
+    def choose(mine: Tensor, theirs: Tensor) -> Tensor:
+        return torch.where(mask.reshape(*mask.shape, *(1,) * (mine.ndim - mask.ndim)), mine, theirs)
+
+    return map_tensors(choose, value, other)
