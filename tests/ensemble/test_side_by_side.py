@@ -1,4 +1,4 @@
-"""Members trained in threads are the members trained together; one that fails or is interrupted ends them all."""
+"""Members in threads are the members of one batch; one that fails or is interrupted ends them all."""
 
 from __future__ import annotations
 

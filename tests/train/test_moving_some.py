@@ -1,4 +1,4 @@
-"""Gauss-Newton computes nothing anew for replicas that stay where they are, and nothing of the rest changes."""
+"""Gauss-Newton computes nothing for replicas that stay where they are, and the rest do not notice."""
 
 from __future__ import annotations
 

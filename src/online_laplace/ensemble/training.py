@@ -32,6 +32,7 @@ from online_laplace.train.procedures import (
     train_offline,
     train_online,
 )
+from online_laplace.train.replicas import without_caches
 from online_laplace.train.trajectory import KEEP
 from online_laplace.types import Rows
 
@@ -139,7 +140,9 @@ def _step_products(model: Model, rows: Rows) -> float:
 
 def _linearised(state: State) -> Linearised | None:
     """What a state of Gauss-Newton knows of its weights already."""
-    return Linearised(state.tangent, state.ggn) if isinstance(state, GaussNewtonState) else None
+    if not isinstance(state, GaussNewtonState):
+        return None
+    return Linearised(without_caches(state.tangent), state.ggn)
 
 
 def observe_scored(

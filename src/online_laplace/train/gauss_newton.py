@@ -16,13 +16,14 @@ from online_laplace.evidence import laplace_evidence
 from online_laplace.hyper.mackay import Mean, mackay_update, statistics
 from online_laplace.likelihood.base import by_scale
 from online_laplace.model.model import Model
-from online_laplace.model.network import DERIVED, has_factors, without_autograd
+from online_laplace.model.network import has_factors, without_autograd
 from online_laplace.model.precision import GGN, Precision
 from online_laplace.model.prior import Hyper
 from online_laplace.model.tangent import TangentModel, weighted
 from online_laplace.train.loop import where_running
-from online_laplace.train.replicas import divisible, put, take
+from online_laplace.train.replicas import divisible, mapped_whole, put, take, where, without_caches
 from online_laplace.train.trajectory import OnlineState
+from online_laplace.train.tree import HELD
 from online_laplace.types import Rows
 
 # How far along a step the second derivative is probed, and the longest bend, both relative to the step.
@@ -41,10 +42,15 @@ class GaussNewtonState(OnlineState):
     `growth` (…) is the factor by which the next rejection raises λ.
     """
 
-    tangent: TangentModel = field(metadata=DERIVED)
-    ggn: GGN = field(metadata=DERIVED)
+    tangent: TangentModel = field(metadata=HELD)
+    ggn: GGN = field(metadata=HELD)
     damping: Tensor
     growth: Tensor
+
+    @property
+    def recordable(self) -> bool:
+        """Not where J is made block by block from weights of its own."""
+        return mapped_whole(self.tangent, self.ggn)
 
 
 @dataclass(frozen=True)
@@ -52,18 +58,20 @@ class GaussNewton:
     """OL (`mean=at_weights`) or LM (`mean=at_mode`) with damped Gauss-Newton steps.
 
     Replicas accept and reject on their own; no accepted step raises the loss. Each accepted step is followed
-    by `updates` of the hyperparameters.
+    by `updates` of the hyperparameters. A `predicated` step is the same sequence of operations whoever moves,
+    as steps on a CUDA device always are.
     """
 
     model: Model
     mean: Mean
     updates: int = 1
     initial_damping: float = 1.0
+    predicated: bool = False
 
     @property
     def recordable(self) -> bool:
-        """Not: where every replica refuses its step there is nothing to linearise."""
-        return False
+        """Where a network has its Jacobian by factors: to linearise in vain costs little then."""
+        return self.model.network.recordable and has_factors(self.model.network)
 
     def init(self, w: Tensor, hyper: Hyper, rows: Rows) -> GaussNewtonState:
         """Linearise at the first weights w (…, d_w)."""
@@ -84,6 +92,9 @@ class GaussNewton:
             return self._step(state, rows)
 
     def _step(self, state: GaussNewtonState, rows: Rows) -> GaussNewtonState:
+        predicated = self.predicated or (state.w.is_cuda and self.recordable and state.recordable)
+        if predicated:
+            state = replace(state, tangent=without_caches(state.tangent))
         proposal = self._propose(state, rows)
         step = state.step + 1
         ending = state.ending.curvature_failed(proposal.failed, step)
@@ -91,6 +102,8 @@ class GaussNewton:
         running = ending.running
         accepted = running & (proposal.gain > 0)
         state = replace(_adapt(state, running, proposal.gain), step=step, ending=ending)
+        if predicated:
+            return self._move(state, accepted, proposal.w, self._predicated(state, accepted, proposal))
         if accepted.any():
             state = self._move(state, accepted, proposal.w, self._arrivals(state, rows, accepted, proposal))
         return state
@@ -147,6 +160,13 @@ class GaussNewton:
         part = self._arrive(tangent, hyper.with_values(hyper.alpha[chosen], hyper.beta[chosen]))
         before = Arrival(state.tangent, state.ggn, hyper, accepted, state.tangent.misfit[..., 0])
         return put(before, chosen, part)
+
+    def _predicated(self, state: GaussNewtonState, accepted: Tensor, proposal: Proposal) -> Arrival:
+        """The same without asking who moves, for steps that are recorded: computed for all, kept by some."""
+        assert proposal.tangent is not None
+        there = self._arrive(proposal.tangent, state.hyper)
+        before = Arrival(state.tangent, state.ggn, state.hyper, accepted, there.evidence)
+        return where(accepted, there, before)
 
     def _arrive(self, tangent: TangentModel, hyper: Hyper) -> Arrival:
         """The curvature at new weights, and what it makes of the hyperparameters."""

@@ -20,6 +20,9 @@ from online_laplace.types import Rows
 
 T = TypeVar("T")
 
+# What is held of a linearisation; everything else that a state consists of is tensors by name.
+MAPPED = (TangentModel, PrimalGGN, DualGGN)
+
 
 def map_tensors(function: Callable[..., Tensor], first: T, *others: T) -> T:
     """The value with every tensor in it replaced by a function of those in its place; caches are left out."""
@@ -46,6 +49,31 @@ def _mapped(function: Callable[..., Tensor], names: list[str], *values: Any) -> 
     return {name: map_tensors(function, *(getattr(value, name) for value in values)) for name in names}
 
 
+def tensors_in(value: object) -> list[Tensor]:
+    """Every tensor in it, in the order in which `map_tensors` comes to them."""
+    found: list[Tensor] = []
+
+    def collect(tensor: Tensor) -> Tensor:
+        found.append(tensor)
+        return tensor
+
+    map_tensors(collect, value)
+    return found
+
+
+def without_caches(value: T) -> T:
+    """The same tensors in a value that remembers nothing which was computed from them.
+
+    What a value remembers from before a recording would be a constant in it.
+    """
+    return map_tensors(lambda tensor: tensor, value)
+
+
+def mapped_whole(tangent: TangentModel, ggn: object) -> bool:
+    """Whether every tensor of both is reached by `map_tensors`."""
+    return isinstance(tangent.J, LayeredJacobian | DenseJacobian) and isinstance(ggn, PrimalGGN | DualGGN)
+
+
 def divisible(tangent: TangentModel, ggn: object, rows: Rows) -> bool:
     """Whether replicas can be taken out: one axis of them, on the CPU, on all that is held of a step."""
     weight = rows.weight
@@ -54,8 +82,7 @@ def divisible(tangent: TangentModel, ggn: object, rows: Rows) -> bool:
         and tangent.w.device.type == "cpu"
         and rows.X.ndim == rows.y.ndim == 3
         and (weight is None or weight.ndim == 2)
-        and isinstance(tangent.J, LayeredJacobian | DenseJacobian)
-        and isinstance(ggn, PrimalGGN | DualGGN)
+        and mapped_whole(tangent, ggn)
     )
 
 
@@ -73,6 +100,8 @@ def where(mask: Tensor, value: T, other: T) -> T:
     """The replicas of `mask` (…) from the value, the rest from the other, without asking which they are."""
 
     def choose(mine: Tensor, theirs: Tensor) -> Tensor:
+        if mine.shape[: mask.ndim] != mask.shape:  # inputs that all replicas share: they are the same in both
+            return mine
         return torch.where(mask.reshape(*mask.shape, *(1,) * (mine.ndim - mask.ndim)), mine, theirs)
 
     return map_tensors(choose, value, other)
