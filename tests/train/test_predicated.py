@@ -100,7 +100,7 @@ def test_buffers_hold_all_that_the_next_step_reads(form, likelihood, prior, mean
 
 
 def test_what_is_recordable():
-    procedure, state, rows = start(layered, Gaussian(), "scalar", at_weights)
+    procedure, state, _ = start(layered, Gaussian(), "scalar", at_weights)
     assert procedure.recordable and state.recordable
     assert "tangent.0" not in leaves(state, rebuilt=True)  # a checkpoint leaves it out
     assert "tangent.0" in leaves(state, rebuilt=True, held=True)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from online_laplace.curvature.dual import DualGGN
+from online_laplace.curvature.layered import LayeredGGN
 from online_laplace.curvature.primal import PrimalGGN
 from online_laplace.model.jacobian import DenseJacobian
 from online_laplace.model.layered import LayeredJacobian
@@ -82,7 +83,10 @@ def divisible(tangent: TangentModel, ggn: object, rows: Rows) -> bool:
         and tangent.w.device.type == "cpu"
         and rows.X.ndim == rows.y.ndim == 3
         and (weight is None or weight.ndim == 2)
-        and mapped_whole(tangent, ggn)
+        and isinstance(tangent.J, LayeredJacobian | DenseJacobian)
+        # Products with a whole J round differently for different numbers of replicas, and a replica must not
+        # notice in its last bit how the others fare.
+        and isinstance(ggn, PrimalGGN | LayeredGGN)
     )
 
 
