@@ -83,9 +83,12 @@ class FittedNetworks:
     @one_thread_each()
     def mixture(self, X: Floats) -> Any:
         """The whole distribution of a new observation at every row, (m, k)."""
+        return mixture_of(self.predictions(X), len(self))
+
+    def predictions(self, X: Floats) -> Iterator[Component]:
+        """What each network predicts at every row, (m, k), one by one."""
         rows = self._tensor(X)
-        parts = (_sound(part).to_units(self.units) for part in self._predictions(rows))
-        return mixture_of(parts, len(self))
+        return (_sound(part).to_units(self.units) for part in self._predictions(rows))
 
     def _predictions(self, rows: Tensor) -> Iterator[Component]:
         """What each network predicts; at a few rows all networks are one program."""
