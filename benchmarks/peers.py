@@ -1,9 +1,9 @@
 """How other models with error bars do on the same splits: log-likelihood, RMSE, coverage.
 
-    python benchmarks/peers.py --json peers.json [--npz FILE] [--tables yacht] [--splits 0-9] [--models gp ngboost]
+    python benchmarks/peers.py --npz FILE --json peers.json [--tables yacht] [--splits 0-9] [--models gp]
 
-In an environment of its own with scikit-learn, ngboost and catboost; the package itself is not needed. `--npz`
-reads tables from a file with arrays NAME.X and NAME.y. The splits are those of `online_laplace.data.paper_splits`.
+In an environment of its own with scikit-learn, ngboost and catboost; the package itself is not needed. The
+tables are arrays NAME.X and NAME.y of FILE, the splits those of `online_laplace.data.paper_splits`.
 """
 
 from __future__ import annotations
