@@ -9,7 +9,17 @@ import typer
 from rich.console import Console
 
 from online_laplace import defaults
-from online_laplace.cli.options import Force, names, outputs, widths, write_json
+from online_laplace.cli.options import (
+    Decimal,
+    Drop,
+    DropUnusable,
+    Force,
+    Missing,
+    names,
+    outputs,
+    widths,
+    write_json,
+)
 from online_laplace.errors import InputError, known_name
 
 
@@ -18,13 +28,15 @@ def _listed(hidden: tuple[int, ...]) -> str:
 
 
 def fit(
-    data: Annotated[Path, typer.Argument(help="A table with a header: .csv, .tsv or .parquet.")],
+    data: Annotated[
+        Path, typer.Argument(help="A table with a header: .csv, .tsv (also .gz), .parquet or .xlsx.")
+    ],
     target: Annotated[str, typer.Option(help="The column to predict.")],
     out: Annotated[Path, typer.Option(help="The folder of the model alone; an earlier model is replaced.")],
-    drop: Annotated[str, typer.Option(help="Columns to leave out; comma-separated.")] = "",
-    missing: Annotated[
-        str, typer.Option(help="Missing values: refuse, or impute by median or a category of their own.")
-    ] = "refuse",
+    drop: Drop = "",
+    drop_unusable: DropUnusable = False,
+    missing: Missing = "refuse",
+    decimal: Decimal = None,
     holdout: Annotated[
         float, typer.Option(help="Share of the rows to hold out, to assess the model on.")
     ] = 0.0,
@@ -75,15 +87,18 @@ def fit(
 ) -> None:
     """Fit a model with error bars, or with probabilities of classes, to a table and keep it in a folder."""
     # Imported here so that `--help` does not wait for torch.
+    from online_laplace.estimators.forecast import forecast
     from online_laplace.estimators.model_folder import check_model_folder
     from online_laplace.files.earlier import SUMMARY
     from online_laplace.files.folders import lies_in
     from online_laplace.files.outputs import Protected, check_outputs
+    from online_laplace.tables.columns import Columns
     from online_laplace.tables.console import print_findings
     from online_laplace.tables.findings import assessed, learnt, rows_to_assess
     from online_laplace.tables.model import TableModel
     from online_laplace.tables.reading import read_frame
-    from online_laplace.tables.task import TASKS, decide_task
+    from online_laplace.tables.task import TASKS, Task, decide_task
+    from online_laplace.terminal import tell
 
     if not 0 <= seed < 2**32:
         raise InputError(f"--seed must be between 0 and 2**32 - 1, not {seed}")
@@ -128,14 +143,26 @@ def fit(
         if len(refused) == len(candidates):
             raise refused[0]
 
-    frame = read_frame(data, sample=rows, seed=seed, check_size=check_size)
+    remarks: list[str] = []
+    frame = read_frame(data, sample=rows, seed=seed, check_size=check_size, on_remark=remarks.append)
     wanted = task if len(candidates) > 1 else next(iter(candidates))
     decided = decide_task(frame, target, wanted)
 
-    def say_what_was_decided() -> None:
-        for words in (decided.why and f"task: {decided}", decided.hint and f"hint: {decided.hint}"):
-            if words:
-                Console(stderr=True).print(words, highlight=False, markup=False, soft_wrap=True)
+    def say_what_was_decided(columns: Columns) -> None:
+        hint = (f"hint: {decided.hint}",) if decided.hint else ()
+        notes = () if quiet else (f"note: {remark}" for remark in columns.remarks)
+        for words in ((f"task: {decided}",) if decided.why else ()) + hint:
+            tell(words, stderr=True)
+        for words in notes:
+            tell(words, stderr=True)
+        expected = forecast(candidates[decided.name], len(frame), len(columns.names), outputs_of(decided))
+        if expected is not None and not quiet:
+            tell(expected, stderr=True)
+            if expected.sample is not None:
+                tell(f"hint: --rows {expected.sample} draws such a sample", stderr=True)
+
+    def outputs_of(decided: Task) -> int:
+        return 1 if decided.labels is None else frame[target].nunique()
 
     model = TableModel.fit(
         frame,
@@ -144,6 +171,9 @@ def fit(
         labels=decided.labels,
         missing=missing,
         drop=names(drop),
+        drop_unusable=drop_unusable,
+        decimal=decimal,
+        remarks=remarks,
         holdout=holdout,
         seed=seed,
         on_ready=say_what_was_decided,
@@ -153,7 +183,7 @@ def fit(
     found = learnt(model)
     scores = assessed(model, *rows_to_assess(model, None))
     print_findings(Console(), found, scores)
-    Console().print(f"saved in {out}", highlight=False, markup=False, soft_wrap=True)
+    tell(f"saved in {out}")
     if json_file is not None:
         write_json("--json", json_file, {**found, "assessment": scores})
 

@@ -35,6 +35,7 @@ def inspect(
     from online_laplace.tables.findings import assessed, learnt, rows_to_assess
     from online_laplace.tables.model import TableModel
     from online_laplace.tables.reading import read_frame
+    from online_laplace.terminal import tell
 
     model = TableModel.load(folder)
     target = page or folder / PAGE_NAME
@@ -51,6 +52,6 @@ def inspect(
     title = f"A model of {model.columns.target}"
     html = render_page(title, lines(found, scores), model.estimator, *rows, where)
     write_whole("--page", target, html.encode())
-    Console().print(f"page in {target}", highlight=False, markup=False, soft_wrap=True)
+    tell(f"page in {target}")
     if json_file is not None:
         write_json("--json", json_file, {**found, "assessment": scores})

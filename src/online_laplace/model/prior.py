@@ -75,6 +75,15 @@ class Prior:
         return values.sum(-1, keepdim=True) if len(self) == 1 else values @ self.membership
 
 
+def pruned_precision(dtype: torch.dtype) -> float:
+    """The α of a group that is pruned: it stands for infinity.
+
+    What a group with such an α adds to any sum is below the rounding of its dtype, so that a model with a
+    pruned group, whose weights are zero, is the model without that group; and every formula still holds.
+    """
+    return float(torch.finfo(dtype).eps ** -1.25)
+
+
 @dataclass(frozen=True)
 class Hyper:
     """The hyperparameters M: prior precisions α (…, g), noise precisions β (…, 1) or (…, k).
@@ -96,6 +105,16 @@ class Hyper:
     def scalar(self) -> bool:
         """Whether both precisions are single numbers, so that one decomposition serves all their values."""
         return self.alpha.shape[-1] == 1 and self.beta.shape[-1] == 1
+
+    @property
+    def pruned(self) -> Tensor:
+        """Which groups are out of the problem: (…, g) of bool."""
+        return self.alpha >= pruned_precision(self.alpha.dtype)
+
+    @property
+    def alive(self) -> Tensor:
+        """Zero for the weights of pruned groups, one for all others: (…, d_w), or (…, 1) for one group."""
+        return self.prior.expand((~self.pruned).to(self.alpha.dtype))
 
     def to(self, device: torch.device) -> Hyper:
         """The same hyperparameters on another device."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from online_laplace.errors import InputError
 from online_laplace.estimators.labels import places
+from online_laplace.model.prior import pruned_precision
 from online_laplace.predictive.coverage import LEVELS, coverages
 from online_laplace.predictive.reliability import reliability
 from online_laplace.tables.model import TableModel
@@ -41,8 +43,21 @@ def learnt(model: TableModel) -> dict[str, Any]:
         "log_evidence": estimator.log_evidence_,
         "steps": estimator.n_iter_,
         "outcome": estimator.outcome_,
+        "pruned": pruned_groups(model),
+        "notes": list(model.columns.remarks),
         "relevance": None if relevance is None else _by_size(model.columns.names, relevance),
     }
+
+
+def pruned_groups(model: TableModel) -> list[str]:
+    """The groups of weights that no member has any use for, inputs by the name of their feature."""
+    groups = model.estimator.groups_
+    alpha = np.atleast_1d(model.estimator.alpha_)
+    infinite = pruned_precision(torch.float64)
+    inputs = {f"input {i}": name for i, name in enumerate(model.columns.names)}
+    pairs = zip(groups, alpha, strict=True)
+    # The members' variances were averaged, which rounds.
+    return [inputs.get(group, group) for group, one in pairs if one > 0.99 * infinite]
 
 
 def _of_numbers(regressor: Any) -> dict[str, Any]:
