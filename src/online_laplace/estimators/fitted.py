@@ -13,14 +13,13 @@ from torch import Tensor
 
 from online_laplace.data.checks import Floats
 from online_laplace.data.scaling import Affine, Scaler
-from online_laplace.ensemble.failures import TrainingFailedError, below_rounding
+from online_laplace.ensemble.failures import TrainingFailedError
 from online_laplace.likelihood import Categorical
 from online_laplace.model.mlp import MLP
 from online_laplace.model.model import Model
 from online_laplace.model.prior import Hyper
 from online_laplace.posterior.posterior import Posterior
 from online_laplace.predictive.distribution import Component, mixture_of
-from online_laplace.predictive.gaussian import GaussianPredictive
 from online_laplace.threads import one_thread_each
 from online_laplace.train.trajectory import Snapshots
 from online_laplace.types import Rows
@@ -195,12 +194,10 @@ class FittedNetworks:
 def _predict(posterior: Posterior, rows: Tensor) -> Component:
     """What one network predicts, if its curvature is worth anything. Raises TrainingFailedError."""
     predicted = posterior.predict(rows)
-    if not isinstance(predicted, GaussianPredictive):
-        return predicted
-    if below_rounding(predicted).any():
+    if predicted.negative.any():
         raise TrainingFailedError(
             "the curvature of a network gives negative variances at these rows: the noise or the weight "
             "decay became too small for its numbers; train fewer steps, or fewer hidden units"
         )
     # Rounding can take a variance that is zero just below it.
-    return replace(predicted, function_variance=predicted.function_variance.clamp(min=0))
+    return predicted.without_rounding()
