@@ -130,7 +130,7 @@ class MLP:
                 is_identity = i == len(self.layers) - 1 and not self.constants
                 pulled_back = W if is_identity else delta @ W
                 delta = pulled_back * slope.unsqueeze(-2)
-        return f, LayeredJacobian(tuple(factors), torch.Size((*f.shape, self.d_w)))
+        return f, LayeredJacobian(tuple(factors))
 
 
 def _affine(a: Tensor, weight: TensorSlot, bias: TensorSlot | None, w: Tensor) -> Tensor:
