@@ -4,8 +4,8 @@
     python benchmarks/gross_errors.py docs/data/gross_errors.json --table
 
 Of the training targets 5% are multiplied by ten; test rows stay clean. Splits are those of the paper from
-number 10 on, so that its ten stay unseen: settings of the likelihood were chosen on these here, the first two
-of housing and yacht. `friedman` is scikit-learn's make_friedman1 (300 training rows, a fresh draw a split),
+number 10 on, so that its ten stay unseen: the likelihood was worked out on the first six of these of housing
+and yacht. `friedman` is scikit-learn's make_friedman1 (300 training rows, a fresh draw a split),
 on which nothing was chosen. Three networks of 50 units, one prior precision, 60 steps. Rows are written as
 they come, so that a run cut short keeps what it had, and the same command goes on from there. `--table`
 prints the means for the documentation.
