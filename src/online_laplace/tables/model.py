@@ -65,7 +65,7 @@ class TableModel:
             raise InputError(f"at least two rows of data are needed, got {len(frame)}")
         if not 0 <= holdout < 1:
             raise InputError(f"--holdout is a share of the rows, from 0 to below 1, not {holdout:g}")
-        classes = None if labels is None else frame[target].astype(str).to_numpy()
+        classes = None if labels is None else frame[target].map(str).to_numpy()
         fitted_rows, out = (
             frame.iloc[rows].reset_index(drop=True) for rows in _part(len(frame), holdout, seed, classes)
         )
