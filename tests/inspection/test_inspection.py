@@ -145,8 +145,16 @@ def test_every_chart_has_words_of_its_own(page: Path) -> None:
 def test_candidates_are_listed_where_there_are_any(page: Path, subject: Subject) -> None:
     text = page.read_text()
     assert '<section id="leaderboard">' in text
-    assert '<th scope="row">a line &lt;&amp;&gt;</th><td>0.25</td><td>–</td><td>0.01</td>' in text
+    assert '<th scope="row">a line &lt;&amp;&gt;</th><td>25.0%</td><td>–</td><td>0.01</td>' in text
     assert '<section id="leaderboard">' not in render_page(subject, [])
+
+
+def test_a_model_without_a_history_has_no_section_on_training(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert '<section id="training">' in render_page(subject, [])
+    monkeypatch.setattr(subject.estimator, "history_", {})
+    assert '<section id="training">' not in render_page(subject, [])
 
 
 def test_without_altair_the_extra_is_named(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:

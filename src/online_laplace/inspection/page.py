@@ -16,6 +16,10 @@ from online_laplace.inspection.verdict import verdict
 from online_laplace.pages.document import Document, pairs, table
 from online_laplace.pages.words import readable
 
+# What the columns of the estimators' leaderboards are called, and which of them are shares of one.
+_TITLES = {"mean_weight": "weight in the mean", "rmse": "RMSE", "log_likelihood": "log-likelihood"}
+_SHARES = ("weight", "mean_weight")
+
 
 def render_page(subject: Subject, lines: Sequence[tuple[str, str]]) -> str:
     """The whole file; `lines` are the names and sentences that the terminal shows as well."""
@@ -33,7 +37,7 @@ def render_page(subject: Subject, lines: Sequence[tuple[str, str]]) -> str:
     page.section("calibration", "Calibration", page.charts(honest))
     if hasattr(subject.estimator, "relevance_"):
         page.section("relevance", "Relevance", page.charts([relevance_chart(subject)]))
-    if drawn := training_charts(subject) if hasattr(subject.estimator, "history_") else []:
+    if drawn := training_charts(subject):
         words = '<p class="caption">Faint: each network. Strong: their median.</p>'
         page.section("training", "Training", words + page.charts(drawn))
     return page.html()
@@ -57,14 +61,18 @@ def _effects(page: Document, subject: Subject) -> str:
 def _leaderboard(candidates: Sequence[Mapping[str, Any]]) -> str:
     """Every candidate of the pool and its part in it, as the estimator lists them."""
     names = list(candidates[0])
-    rows = [[_shown(one.get(name)) for name in names] for one in candidates]
-    words = "Trained side by side; the weight is each one's part in the predictions."
-    return f'<p class="caption">{words}</p>' + table(
-        "Candidates", [name.replace("_", " ") for name in names], rows
+    rows = [[_shown(name, one.get(name)) for name in names] for one in candidates]
+    words = (
+        "What was trained side by side, the heaviest first; the weight is each one's part in what is "
+        "predicted. Scores are of rows that each was trained without."
     )
+    titles = [_TITLES.get(name, name.replace("_", " ")) for name in names]
+    return f'<p class="caption">{words}</p>' + table("Candidates", titles, rows)
 
 
-def _shown(value: Any) -> str:
+def _shown(name: str, value: Any) -> str:
     if value is None:
         return "–"
-    return value if isinstance(value, str) else readable(float(value))
+    if isinstance(value, str):
+        return value
+    return f"{value:.1%}" if name in _SHARES else readable(float(value), 4)

@@ -42,8 +42,10 @@ def relevance_chart(subject: Subject) -> Chart:
 
 
 def training_charts(subject: Subject) -> list[Chart]:
-    """The evidence, the precisions and the distance to the mode against the step."""
+    """The evidence, the precisions and the distance to the mode against the step; a pool keeps none of it."""
     history = subject.estimator.history_
+    if "steps" not in history:
+        return []
     # A likelihood of classes has no β, and a quantity that is no number anywhere has no picture.
     shown = [name for name in QUANTITIES if not (subject.has_classes and name == "beta")]
     return [chart for name in shown if (chart := _history(history, name)) is not None]
