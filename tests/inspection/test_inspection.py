@@ -114,6 +114,15 @@ def test_an_effect_is_the_average_prediction_with_one_column_set(subject: Subjec
     assert (text.upper - text.mean)[2, 0] == pytest.approx(half, rel=4 / np.sqrt(2 * DRAWS))
 
 
+def test_of_many_columns_those_that_matter_are_drawn() -> None:
+    random = np.random.default_rng(1)
+    frame = pd.DataFrame(random.normal(size=(80, 30)), columns=[f"c{i}" for i in range(30)])
+    frame["y"] = 5 * frame.c27 - 3 * frame.c8 + random.normal(0, 0.1, 80)
+    model = TableModel.fit(frame, "y", OnlineLaplaceRegressor(**QUICK))
+    found = effects(Subject.of(model, (frame.drop(columns="y"), frame.y.to_numpy()), "rows", None))
+    assert len(found) == 24 and [effect.column for effect in found[:2]] == ["c27", "c8"]
+
+
 def test_effects_on_classes_are_probabilities(of_classes: Subject) -> None:
     found = effects(of_classes)
     assert found[0].column == ODD[0] and found[0].series == ["<down>", "up"]

@@ -47,8 +47,9 @@ def _effects(page: Document, subject: Subject) -> str:
     found = effects(subject)
     if not found:
         return "<p>No column takes more than one value in these rows.</p>"
-    left = len(found) - MOST_COLUMNS
-    more = f" The {left} columns with the smallest effects are left out." if left > 0 else ""
+    columns = subject.model.columns
+    left = len(columns.numeric) + len(columns.text) - min(len(found), MOST_COLUMNS)
+    more = f" Columns left out, with smaller effects: {left}." if left > 0 else ""
     words = (
         "What is predicted on average over rows when one column alone is set to a value, with "
         f"{found[0].band}; the largest effect first, all on one scale.{more} A column that goes "
