@@ -113,7 +113,7 @@ class MLP:
                 # (…, n, k, out) @ (…, 1, out, in) → (…, n, k, in)
                 pulled_back = W if i == len(self.layers) - 1 else delta @ W
                 delta = pulled_back * slope.unsqueeze(-2)
-        return f, LayeredJacobian(tuple(factors), torch.Size((*f.shape, self.d_w)))
+        return f, LayeredJacobian(tuple(factors))
 
 
 def _affine(a: Tensor, weight: TensorSlot, bias: TensorSlot | None, w: Tensor) -> Tensor:
