@@ -23,6 +23,7 @@ LEAVES = {
     "errors",
     "files",
     "memory",
+    "pages",
     "process",
     "progress",
     "style",
@@ -53,6 +54,7 @@ ROOMS = [
     "estimators",
     "plots",
     "tables",
+    "inspection",
     "core",
     "cli",
 ]

@@ -49,10 +49,7 @@ def checked_weights(given: ArrayLike | None, rows: Floats) -> Floats | None:
     """Weights that are numbers and not negative, one a row, two rows at least above zero; None for none."""
     if given is None:
         return None
-<<<<<<< HEAD
     _refuse_masked(given, "sample_weight")
-    weight: Floats = _check_sample_weight(given, rows, dtype=np.float64, ensure_non_negative=True)
-=======
     try:
         weight: Floats = _check_sample_weight(given, rows, dtype=np.float64, allow_all_zero_weights=True)
     except (TypeError, ValueError) as error:
@@ -66,7 +63,6 @@ def checked_weights(given: ArrayLike | None, rows: Floats) -> Floats | None:
             f"Negative values in data passed to sample_weight: {weight[bad[0]]:g} in row {bad[0] + 1}, "
             "counting from 1; a weight is how often a row counts, and 0 leaves it out"
         )
->>>>>>> likelihoods
     if (weight > 0).sum() < 2:
         raise InputError("at least two rows need a sample_weight above zero")
     return weight
