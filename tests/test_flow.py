@@ -31,6 +31,7 @@ ROOMS = [
     "hyper",
     "train",
     "posterior",
+    "modules",
     "ensemble",
     "pool",
     "protocol",

@@ -25,6 +25,10 @@ class UnknownNameError(InputError):
         super().__init__(f"unknown {kind} {name!r}: {hint}choose one of {', '.join(known)}")
 
 
+class DivergedError(OnlineLaplaceError, ArithmeticError):
+    """Training left the numbers that can be used; the message says which quantity, and what to do."""
+
+
 class MissingExtraError(OnlineLaplaceError, ImportError):
     """An optional dependency is not installed; the message names the extra that brings it."""
 

@@ -1,0 +1,9 @@
+"""Any torch module in its own training loop: mini-batches, structures of curvature, several processes."""
+
+from __future__ import annotations
+
+from online_laplace.modules.cadence import Cadence, Update
+from online_laplace.modules.posterior import ModulePosterior
+from online_laplace.modules.tuner import OnlineLaplace
+
+__all__ = ["Cadence", "ModulePosterior", "OnlineLaplace", "Update"]

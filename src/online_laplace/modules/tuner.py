@@ -1,0 +1,345 @@
+"""OnlineLaplace: weight decay and noise level learnt inside the user's own training loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from online_laplace.curvature.kronecker import Basis, KroneckerGGN, KroneckerPrecision
+from online_laplace.errors import DivergedError, InputError, known_name
+from online_laplace.hyper.mackay import Statistics, at_mode, mackay_update
+from online_laplace.likelihood import Likelihood
+from online_laplace.model.precision import Precision
+from online_laplace.model.prior import Hyper, initial_hyper
+from online_laplace.model.tangent import TangentModel, weighted
+from online_laplace.model.tensor_prior import PriorChoice, tensor_prior
+from online_laplace.modules.batch import Inputs, arguments, pairs, row_count
+from online_laplace.modules.cadence import EVERY_STEP, Cadence, Update, by_name, limited
+from online_laplace.modules.checks import (
+    check_finite,
+    check_mode,
+    check_module,
+    check_repeatable,
+    check_rows_apart,
+)
+from online_laplace.modules.jacobian import linearise, tangent_model
+from online_laplace.modules.penalty import penalty
+from online_laplace.modules.posterior import ModulePosterior
+from online_laplace.modules.structures import KRON, Probes, check_structure, chosen_names, structure
+from online_laplace.modules.sums import Sums
+from online_laplace.modules.targets import as_targets, check_likelihood, likelihood_of
+from online_laplace.modules.view import ModuleView, Values, checked_outputs, unwrapped
+from online_laplace.train.outcome import Ending
+from online_laplace.types import Reduce, alone
+
+MEANS = ("weights", "mode")
+
+
+class OnlineLaplace:
+    """Learns the precisions of the prior and of the noise while any optimiser trains any module.
+
+    For each batch: `loss` is what to minimise, `update` looks at the curvature at its cadence and moves the
+    precisions. `posterior` then makes predictions with error bars. The module is only ever read.
+
+    Args:
+        model: the module, (rows, …) → (rows, outputs). Parameters without requires_grad are left out.
+        likelihood: "gaussian", "categorical", "bernoulli", "poisson", or a Likelihood of the core.
+        n_data: how many training rows there are, in all processes together.
+        curvature: "full", "diagonal", "kron" or "last-layer". Under the last, the other layers have neither
+            a prior nor a curvature; the weight decay of the optimiser may act on them.
+        prior: "scalar", one precision for all weights; "layerwise", one for each parameter tensor; or the
+            group of each parameter, as a mapping or function of its name.
+        alpha, beta: the precisions to start from.
+        cadence: when to look at the curvature. By default at every call where a batch is all the rows, else
+            as `Cadence` has it.
+        probes: how many random signs stand for the outputs in kron and diagonal; None takes each output, at
+            the cost of a backward pass for each (kron) or of a gradient for each row (diagonal).
+        mean: "weights" (OL), or "mode" (LM), the optimum of the tangent model; it needs the whole curvature
+            of all rows in one batch.
+        normalisation: "refuse" modules with normalisation layers where their scale invariance would make the
+            evidence wrong, or "accept" them as they are.
+        reduce: turns a sum over the rows of this process into that over all processes.
+        seed: of the random signs.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        likelihood: str | Likelihood,
+        *,
+        n_data: int,
+        curvature: str = KRON,
+        prior: PriorChoice = "layerwise",
+        alpha: float = 1.0,
+        beta: float = 1.0,
+        cadence: Cadence | None = None,
+        probes: int | None = 1,
+        mean: str = "weights",
+        normalisation: str = "refuse",
+        reduce: Reduce = alone,
+        seed: int = 0,
+    ) -> None:
+        """Look at the module, and refuse what cannot be done with it. Raises InputError."""
+        check_module(model, n_data)
+        check_likelihood(likelihood)
+        known_name("mean", mean, MEANS)
+        known_name("choice about normalisation", normalisation, ("refuse", "accept"))
+        check_rows_apart(model)
+        self.model, self.n_data, self.curvature, self.mean = model, n_data, curvature, mean
+        self.view = ModuleView(model, chosen_names(unwrapped(model), curvature))
+        check_structure(curvature, self.view, at_mode=mean == "mode", accept=normalisation == "accept")
+        self.cadence, self.reduce = cadence, reduce
+        like = self.view.parameters[0].detach()
+        self.probes = Probes(probes, torch.Generator(like.device).manual_seed(seed))
+        self._choice = likelihood
+        self._likelihood: Likelihood | None = None
+        self._prior = tensor_prior(self.view.tensors, prior, like)
+        self._start = (alpha, beta)
+        self._hyper = initial_hyper(self._prior, like.new_empty(self.view.d_w), alpha=alpha, beta=beta)
+        self._sums: Sums | None = None
+        self._basis: tuple[Basis, ...] | None = None
+        self.calls, self.looks = 0, 0
+        self.last: Update | None = None
+
+    @property
+    def hyper(self) -> Hyper:
+        """The precisions as they are now: α by group, β by noise precision."""
+        return self._hyper
+
+    @property
+    def alpha(self) -> dict[str, float]:
+        """The prior precisions by the names of their groups."""
+        return by_name(self._prior.names, self._hyper.alpha)
+
+    @property
+    def beta(self) -> Tensor:
+        """The noise precisions (b,); one that is not learnt is 1."""
+        return self._hyper.beta
+
+    def loss(self, x: Inputs, y: Tensor, *, reduction: str = "sum") -> Tensor:
+        """ℓ_f = −log p(y | f) + ½ Σ α w² at the current precisions, estimated from a batch.
+
+        The batch's part of the data loss is scaled to all n_data rows. With reduction="mean" all of it is
+        divided by n_data, so that gradients have the size that most learning rates are meant for. Raises
+        DivergedError for a loss that is no finite number.
+        """
+        known_name("reduction", reduction, ("sum", "mean"))
+        check_mode(self.model)
+        positional, named = arguments(x)
+        rows = self._checked_rows(x)
+        f = checked_outputs(self.model(*positional, **named), rows).to(self._hyper.alpha.dtype)
+        likelihood = self._settled(f)
+        local = likelihood.local(f, as_targets(likelihood, y, f))
+        data = weighted(self._hyper, local.total(len(self._hyper.beta)))
+        decay = penalty(self._prior.by_tensor(self._hyper.alpha), self.view.parameters)
+        loss = (self.n_data / rows) * data + decay
+        check_finite(loss.detach(), f.detach())
+        return loss if reduction == "sum" else loss / self.n_data
+
+    @torch.no_grad()
+    def update(self, x: Inputs, y: Tensor) -> Update | None:
+        """Look at the curvature of a batch, if it is time, and move the precisions; what was done, or None.
+
+        Raises DivergedError where that leaves the numbers that can be used; the precisions stay then.
+        """
+        self.calls += 1
+        cadence = self._settled_cadence(x)
+        if self.calls % cadence.every:
+            return None
+        if self.looks == 0:
+            check_repeatable(self.view, x)
+        self.view.check_unchanged()
+        tangent, sums = self._look(self.view.values(), x, y)
+        if self._sums is not None and cadence.decay > 0:
+            sums = self._sums.scaled(cadence.decay) + sums if cadence.decay < 1 else self._sums + sums
+        if cadence.decay == 1 and sums.rows < self.n_data:
+            self._sums, self.looks = sums, self.looks + 1
+            return None
+        hyper, H, seen, loss = self._moved(tangent, sums, cadence)
+        hyper, held_back = limited(self._hyper, hyper, cadence.limit)
+        done = replace(self._checked(tangent, sums, hyper, H, seen, loss), held_back=held_back)
+        # Nothing above has changed this object, so that what fails leaves it as it was.
+        if isinstance(H, KroneckerPrecision):
+            self._basis = H.basis
+        self._hyper, self._sums, self.looks = hyper, sums if 0 < cadence.decay < 1 else None, self.looks + 1
+        self.last = done
+        return done
+
+    @torch.no_grad()
+    def posterior(self, loader: Iterable[Any], *, probes: int | None = None) -> ModulePosterior:
+        """The Gaussian over the weights as they are now, from the curvature of all rows of the loader.
+
+        `probes` as for the tuner, by default all outputs. Raises InputError where the loader does not have
+        n_data rows.
+        """
+        values = self.view.snapshot()
+        total: Sums | None = None
+        for x, y in pairs(loader):
+            _, sums = self._look(values, x, y, replace(self.probes, count=probes))
+            total = sums if total is None else total + sums
+        assert total is not None
+        if round(total.rows) != self.n_data:
+            raise InputError(
+                f"n_data is {self.n_data:,}, but the loader has {round(total.rows):,} rows: give the number "
+                "of training rows as n_data, and a loader of all of them (drop_last=False, no sampling with "
+                "replacement)"
+            )
+        assert self._likelihood is not None
+        H = total.ggn.at(self._hyper)
+        if H.failed.any():
+            raise DivergedError(
+                f"the curvature could not be factorised in {self._hyper.alpha.dtype}: use float64, or "
+                "curvature='kron' or 'diagonal'"
+            )
+        return ModulePosterior(self.view, values, self._hyper, H, self._likelihood)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that a later run needs to go on: tensors and plain values, for torch.save."""
+        return {
+            "groups": list(self._prior.names),
+            "n_data": self.n_data,
+            "curvature": self.curvature,
+            "alpha": self._hyper.alpha,
+            "beta": self._hyper.beta,
+            "calls": self.calls,
+            "looks": self.looks,
+            "sums": None if self._sums is None else self._sums.state(),
+            "basis": None if self._basis is None else [[b.left, b.right] for b in self._basis],
+            "generator": self.probes.generator.get_state(),
+            "cadence": None if self.cadence is None else asdict(self.cadence),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave. Raises InputError for the state of another model."""
+        mine = {"groups": list(self._prior.names), "n_data": self.n_data, "curvature": self.curvature}
+        for name, value in mine.items():
+            if state[name] != value:
+                raise InputError(f"the state is of another run: its {name} is {state[name]}, not {value}")
+        like = self._hyper.alpha
+        # Copied, since what is given may be what another object goes on with.
+        alpha, beta = state["alpha"].to(like).clone(), state["beta"].to(like).clone()
+        self._hyper = self._hyper.with_values(alpha, beta)
+        self.calls, self.looks = int(state["calls"]), int(state["looks"])
+        self._sums = None if state["sums"] is None else Sums.from_state(state["sums"], like)
+        self._basis = None
+        if state["basis"] is not None:
+            self._basis = tuple(
+                Basis(*(None if side is None else side.to(like) for side in pair)) for pair in state["basis"]
+            )
+        self.probes.generator.set_state(state["generator"].cpu())
+        self.cadence = None if state["cadence"] is None else Cadence(**state["cadence"])
+
+    def _look(
+        self, values: Values, x: Inputs, y: Tensor, probes: Probes | None = None
+    ) -> tuple[TangentModel, Sums]:
+        """The tangent model of one batch and what it adds to the sums."""
+        rows = self._checked_rows(x)
+        J = linearise(self.view, values, x, layers=self.curvature == KRON)
+        likelihood = self._settled(J.f)
+        tangent = tangent_model(J, as_targets(likelihood, y, J.f), likelihood, self.reduce)
+        check_finite(tangent.loss, J.f.detach())
+        form = structure(self.curvature, probes or self.probes, all_rows=rows == self.n_data)
+        return tangent, Sums.of(tangent, form(tangent, self._prior))
+
+    def _moved(
+        self, tangent: TangentModel, sums: Sums, cadence: Cadence
+    ) -> tuple[Hyper, Precision, Statistics, Tensor]:
+        """MacKay's update from sums that are scaled to all rows, and the loss at the mean."""
+        scale = self.n_data / sums.rows
+        hyper = self._hyper
+        # H = β · scale · G + A: the scale goes with β.
+        ggn, at = sums.ggn, hyper if scale == 1 else hyper.with_values(hyper.alpha, scale * hyper.beta)
+        stale = self._basis is not None and self.looks % cadence.refresh
+        if isinstance(ggn, KroneckerGGN) and stale:
+            assert self._basis is not None
+            ggn = ggn.seen_from(self._basis)
+        H: Precision = ggn.at(at)
+        misfit, norm = scale * sums.misfit, hyper.prior.sum(tangent.w.square())
+        loss = weighted(hyper, scale * sums.loss) + 0.5 * (hyper.alpha * norm).sum()
+        if self.mean == "mode":
+            if sums.rows != self.n_data:
+                raise InputError(
+                    "mean='mode' needs all rows in one batch, since the mode is that of one tangent model: "
+                    f"use batches of {self.n_data:,} rows, or mean='weights'"
+                )
+            fit = at_mode(tangent, hyper, H)
+            misfit, norm = fit.misfit, hyper.prior.sum(fit.mu.square())
+            loss = tangent.tangent_loss(hyper, fit.mu)
+        gamma = H.group_gamma()
+        spent = H.scale_gamma() if len(hyper.beta) > 1 else gamma.sum(-1, keepdim=True)
+        if not H.exact:
+            spent = _positive_noise(spent, misfit, hyper.beta, self.n_data * tangent.likelihood.targets)
+        seen = Statistics(norm, gamma, misfit, spent, self.n_data, tangent.likelihood)
+        return mackay_update(hyper, seen), H, seen, loss
+
+    def _checked(
+        self, tangent: TangentModel, sums: Sums, hyper: Hyper, H: Precision, seen: Statistics, loss: Tensor
+    ) -> Update:
+        """The record of an update, if its numbers can be used. Raises DivergedError."""
+        ending = Ending.none(tangent.w).check(
+            self.calls, tangent.w, hyper, misfit=seen.misfit, failed=H.failed
+        )
+        if ending.failed.any():
+            (outcome,) = ending.outcomes(self.calls, tangent.w.dtype)
+            raise DivergedError(str(outcome))
+        normaliser = tangent.likelihood.log_normaliser(self._hyper.beta, self.n_data)
+        evidence = normaliser - 0.5 * H.log_contraction() - loss
+        return Update(
+            call=self.calls,
+            alpha=by_name(self._prior.names, hyper.alpha),
+            gamma=by_name(self._prior.names, seen.gamma),
+            beta=hyper.beta.tolist(),
+            evidence=float(evidence),
+            structure=self.curvature,
+            exact=H.exact and sums.rows == self.n_data and sums.rows == float(tangent.n),
+            rows=sums.rows,
+            n_data=self.n_data,
+            probes=None if H.exact else self.probes.count,
+        )
+
+    def _settled(self, f: Tensor) -> Likelihood:
+        """The likelihood, which a name alone does not tell before the first outputs are seen."""
+        if self._likelihood is None:
+            self._likelihood = likelihood_of(self._choice, f.shape[-1])
+            scales = self._likelihood.scales
+            beta = self._start[1] if scales else 1.0
+            if len(self._hyper.beta) != max(1, scales) or not scales:
+                values = self._hyper.beta.new_full((max(1, scales),), beta)
+                self._hyper = self._hyper.with_values(self._hyper.alpha, values)
+        elif self._likelihood.outputs != f.shape[-1]:
+            raise InputError(
+                f"the module had {self._likelihood.outputs} outputs so far and has {f.shape[-1]} now"
+            )
+        return self._likelihood
+
+    def _settled_cadence(self, x: Inputs) -> Cadence:
+        """The cadence, by default that of full batches where the first batch is all rows."""
+        if self.cadence is None:
+            rows = self.reduce(self._hyper.alpha.new_tensor(float(row_count(x))))
+            self.cadence = EVERY_STEP if round(float(rows)) == self.n_data else Cadence()
+        return self.cadence
+
+    def _checked_rows(self, x: Inputs) -> int:
+        rows = row_count(x)
+        if rows == 0:
+            raise InputError("the batch is empty: there are no rows to learn from")
+        if rows > self.n_data:
+            raise InputError(
+                f"n_data is {self.n_data:,}, but one batch has {rows:,} rows: n_data is the number of all "
+                "training rows"
+            )
+        return rows
+
+
+def _positive_noise(spent: Tensor, misfit: Tensor, beta: Tensor, residuals: int) -> Tensor:
+    """γ as the noise sees it where the curvature is not the whole: below the number of residuals.
+
+    Without what lies between weights γ may exceed it, and (n − γ) / ‖z‖² would be negative. The update
+    n / (‖z‖² + γ/β), of the same fixed points, never is: (n − γ') / ‖z‖² with γ' = n γ / (β ‖z‖² + γ).
+    """
+    each = residuals / len(beta)
+    return each * spent / (beta * misfit + spent)
