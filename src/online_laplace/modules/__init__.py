@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from online_laplace.modules.cadence import Cadence, Update
 from online_laplace.modules.posterior import ModulePosterior
+from online_laplace.modules.processes import AllReduce
 from online_laplace.modules.tuner import OnlineLaplace
 
-__all__ = ["Cadence", "ModulePosterior", "OnlineLaplace", "Update"]
+__all__ = ["AllReduce", "Cadence", "ModulePosterior", "OnlineLaplace", "Update"]

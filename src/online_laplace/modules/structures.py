@@ -80,8 +80,8 @@ def check_structure(name: str, view: ModuleView, *, at_mode: bool, accept: bool)
         raise InputError(
             f"{found[0]}{f' and {len(found) - 1} more' if len(found) > 1 else ''} makes the outputs "
             "independent of the scale of the weights before it, so that these are no mode of the posterior, "
-            "and the evidence at them is wrong (Antorán et al., 2022). Use curvature='full' with mean='mode', which "
-            "takes the tangent model at its own optimum; or curvature='last-layer'; or "
+            "and the evidence at them is wrong (Antorán et al., 2022). Use curvature='full' with "
+            "mean='mode', which takes the tangent model at its own optimum; or curvature='last-layer'; or "
             "normalisation='accept' to go on as if they were a mode"
         )
     if name == KRON:

@@ -9,11 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from online_laplace.curvature.kronecker import Basis, KroneckerGGN, KroneckerPrecision
+from online_laplace.curvature.kronecker import Basis, KroneckerPrecision
 from online_laplace.errors import DivergedError, InputError, known_name
-from online_laplace.hyper.mackay import Statistics, at_mode, mackay_update
 from online_laplace.likelihood import Likelihood
-from online_laplace.model.precision import Precision
 from online_laplace.model.prior import Hyper, initial_hyper
 from online_laplace.model.tangent import TangentModel, weighted
 from online_laplace.model.tensor_prior import PriorChoice, tensor_prior
@@ -29,11 +27,11 @@ from online_laplace.modules.checks import (
 from online_laplace.modules.jacobian import linearise, tangent_model
 from online_laplace.modules.penalty import penalty
 from online_laplace.modules.posterior import ModulePosterior
+from online_laplace.modules.step import check_step, take_step
 from online_laplace.modules.structures import KRON, Probes, check_structure, chosen_names, structure
 from online_laplace.modules.sums import Sums
 from online_laplace.modules.targets import as_targets, check_likelihood, likelihood_of
 from online_laplace.modules.view import ModuleView, Values, checked_outputs, unwrapped
-from online_laplace.train.outcome import Ending
 from online_laplace.types import Reduce, alone
 
 MEANS = ("weights", "mode")
@@ -159,15 +157,28 @@ class OnlineLaplace:
         if cadence.decay == 1 and sums.rows < self.n_data:
             self._sums, self.looks = sums, self.looks + 1
             return None
-        hyper, H, seen, loss = self._moved(tangent, sums, cadence)
-        hyper, held_back = limited(self._hyper, hyper, cadence.limit)
-        done = replace(self._checked(tangent, sums, hyper, H, seen, loss), held_back=held_back)
+        stale = self._basis if self.looks % cadence.refresh else None
+        step = take_step(self._hyper, tangent, sums, self.n_data, self.mean, stale)
+        hyper, held_back = limited(self._hyper, step.hyper, cadence.limit)
+        check_step(self.calls, tangent.w, hyper, step)
         # Nothing above has changed this object, so that what fails leaves it as it was.
-        if isinstance(H, KroneckerPrecision):
-            self._basis = H.basis
+        if isinstance(step.H, KroneckerPrecision):
+            self._basis = step.H.basis
         self._hyper, self._sums, self.looks = hyper, sums if 0 < cadence.decay < 1 else None, self.looks + 1
-        self.last = done
-        return done
+        self.last = Update(
+            call=self.calls,
+            alpha=self.alpha,
+            gamma=by_name(self._prior.names, step.seen.gamma),
+            beta=hyper.beta.tolist(),
+            evidence=float(step.evidence),
+            structure=self.curvature,
+            exact=step.H.exact and sums.rows == self.n_data == float(tangent.n),
+            rows=sums.rows,
+            n_data=self.n_data,
+            probes=None if step.H.exact else self.probes.count,
+            held_back=held_back,
+        )
+        return self.last
 
     @torch.no_grad()
     def posterior(self, loader: Iterable[Any], *, probes: int | None = None) -> ModulePosterior:
@@ -245,62 +256,6 @@ class OnlineLaplace:
         form = structure(self.curvature, probes or self.probes, all_rows=rows == self.n_data)
         return tangent, Sums.of(tangent, form(tangent, self._prior))
 
-    def _moved(
-        self, tangent: TangentModel, sums: Sums, cadence: Cadence
-    ) -> tuple[Hyper, Precision, Statistics, Tensor]:
-        """MacKay's update from sums that are scaled to all rows, and the loss at the mean."""
-        scale = self.n_data / sums.rows
-        hyper = self._hyper
-        # H = β · scale · G + A: the scale goes with β.
-        ggn, at = sums.ggn, hyper if scale == 1 else hyper.with_values(hyper.alpha, scale * hyper.beta)
-        stale = self._basis is not None and self.looks % cadence.refresh
-        if isinstance(ggn, KroneckerGGN) and stale:
-            assert self._basis is not None
-            ggn = ggn.seen_from(self._basis)
-        H: Precision = ggn.at(at)
-        misfit, norm = scale * sums.misfit, hyper.prior.sum(tangent.w.square())
-        loss = weighted(hyper, scale * sums.loss) + 0.5 * (hyper.alpha * norm).sum()
-        if self.mean == "mode":
-            if sums.rows != self.n_data:
-                raise InputError(
-                    "mean='mode' needs all rows in one batch, since the mode is that of one tangent model: "
-                    f"use batches of {self.n_data:,} rows, or mean='weights'"
-                )
-            fit = at_mode(tangent, hyper, H)
-            misfit, norm = fit.misfit, hyper.prior.sum(fit.mu.square())
-            loss = tangent.tangent_loss(hyper, fit.mu)
-        gamma = H.group_gamma()
-        spent = H.scale_gamma() if len(hyper.beta) > 1 else gamma.sum(-1, keepdim=True)
-        if not H.exact:
-            spent = _positive_noise(spent, misfit, hyper.beta, self.n_data * tangent.likelihood.targets)
-        seen = Statistics(norm, gamma, misfit, spent, self.n_data, tangent.likelihood)
-        return mackay_update(hyper, seen), H, seen, loss
-
-    def _checked(
-        self, tangent: TangentModel, sums: Sums, hyper: Hyper, H: Precision, seen: Statistics, loss: Tensor
-    ) -> Update:
-        """The record of an update, if its numbers can be used. Raises DivergedError."""
-        ending = Ending.none(tangent.w).check(
-            self.calls, tangent.w, hyper, misfit=seen.misfit, failed=H.failed
-        )
-        if ending.failed.any():
-            (outcome,) = ending.outcomes(self.calls, tangent.w.dtype)
-            raise DivergedError(str(outcome))
-        normaliser = tangent.likelihood.log_normaliser(self._hyper.beta, self.n_data)
-        evidence = normaliser - 0.5 * H.log_contraction() - loss
-        return Update(
-            call=self.calls,
-            alpha=by_name(self._prior.names, hyper.alpha),
-            gamma=by_name(self._prior.names, seen.gamma),
-            beta=hyper.beta.tolist(),
-            evidence=float(evidence),
-            structure=self.curvature,
-            exact=H.exact and sums.rows == self.n_data and sums.rows == float(tangent.n),
-            rows=sums.rows,
-            n_data=self.n_data,
-            probes=None if H.exact else self.probes.count,
-        )
-
     def _settled(self, f: Tensor) -> Likelihood:
         """The likelihood, which a name alone does not tell before the first outputs are seen."""
         if self._likelihood is None:
@@ -333,13 +288,3 @@ class OnlineLaplace:
                 "training rows"
             )
         return rows
-
-
-def _positive_noise(spent: Tensor, misfit: Tensor, beta: Tensor, residuals: int) -> Tensor:
-    """γ as the noise sees it where the curvature is not the whole: below the number of residuals.
-
-    Without what lies between weights γ may exceed it, and (n − γ) / ‖z‖² would be negative. The update
-    n / (‖z‖² + γ/β), of the same fixed points, never is: (n − γ') / ‖z‖² with γ' = n γ / (β ‖z‖² + γ).
-    """
-    each = residuals / len(beta)
-    return each * spent / (beta * misfit + spent)
