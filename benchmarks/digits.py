@@ -129,13 +129,13 @@ def tempered(seed: int, epochs: int) -> dict[str, dict[str, Any]]:
 
 def laplace_torch(seed: int, epochs: int) -> dict[str, dict[str, Any]]:
     from laplace import marglik_training
-    from laplace.curvature import CurvlinopsGGN
+    from laplace.curvature import BackPackGGN
 
     X, y, X_test, y_test = rows(seed)
     began = time.process_time()
     found, _, _, _ = marglik_training(
         network(seed), loader(X, y, seed), likelihood="classification", hessian_structure="kron",
-        backend=CurvlinopsGGN, optimizer_kwargs={"lr": LR}, n_epochs=epochs, prior_structure="layerwise",
+        backend=BackPackGGN, optimizer_kwargs={"lr": LR}, n_epochs=epochs, prior_structure="layerwise",
         scheduler_cls=torch.optim.lr_scheduler.CosineAnnealingLR,
         scheduler_kwargs={"T_max": epochs * -(-len(y) // BATCH)},
     )  # fmt: skip

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from online_laplace.modules.cadence import Cadence, Update
+from online_laplace.modules.fit import Fitted, fit
 from online_laplace.modules.posterior import ModulePosterior
 from online_laplace.modules.processes import AllReduce
 from online_laplace.modules.tuner import OnlineLaplace
 
-__all__ = ["AllReduce", "Cadence", "ModulePosterior", "OnlineLaplace", "Update"]
+__all__ = ["AllReduce", "Cadence", "Fitted", "ModulePosterior", "OnlineLaplace", "Update", "fit"]
