@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 from torch import distributions as dist
+from torch.func import jacrev
 from torch.nn.functional import one_hot
 
 from problems import normal
@@ -117,7 +118,7 @@ def output_curvature(module: nn.Module, likelihood: str, x: Tensor, y: Tensor) -
     module.train(training)
     return torch.stack(
         [
-            torch.func.hessian(lambda g, target=target: minus_log_p(likelihood, g, target))(one)
+            jacrev(jacrev(lambda g, target=target: minus_log_p(likelihood, g, target)))(one)
             for one, target in zip(f, y, strict=True)
         ]
     )

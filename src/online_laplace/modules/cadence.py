@@ -51,6 +51,7 @@ class Update:
     the update, L_f, or L_h where the mean is the mode. It is estimated from `rows` rows, decayed ones
     counted in part; `probes` says by how many random signs the sum over outputs was taken, None being all
     outputs. `held_back` names the groups, and "noise", whose precision was kept to the cadence's limit.
+    Standard errors over the probes are there where γ and the evidence are estimated by them (matrix-free).
     `exact` says that nothing is estimated: the whole curvature of all rows at the present weights.
     """
 
@@ -65,13 +66,18 @@ class Update:
     n_data: int
     probes: int | None
     held_back: tuple[str, ...] = ()
+    evidence_error: float | None = None
+    gamma_error: dict[str, float] | None = None
 
     def __str__(self) -> str:
         """One line for a person."""
         how = "exact" if self.exact else f"{self.structure}, from {self.rows:,.0f} of {self.n_data:,} rows"
         if not self.exact and self.probes is not None:
             how += f", {self.probes} probe{'s' if self.probes > 1 else ''}"
-        return f"call {self.call}: evidence {self.evidence:.6g}, γ {sum(self.gamma.values()):.4g} ({how})"
+        error = "" if self.evidence_error is None else f" ± {self.evidence_error:.2g}"
+        return (
+            f"call {self.call}: evidence {self.evidence:.6g}{error}, γ {sum(self.gamma.values()):.4g} ({how})"
+        )
 
 
 def by_name(names: tuple[str, ...], values: Tensor) -> dict[str, float]:

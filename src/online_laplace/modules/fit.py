@@ -16,6 +16,7 @@ from online_laplace.modules.batch import pairs, row_count
 from online_laplace.modules.cadence import Update
 from online_laplace.modules.checkpoint import loader_state, read_state, write_state
 from online_laplace.modules.posterior import ModulePosterior
+from online_laplace.modules.structures import MATRIX_FREE
 from online_laplace.modules.tuner import OnlineLaplace
 from online_laplace.progress import Bars, watched
 from online_laplace.train.outcome import DIVERGED, STEP_LIMIT, Outcome
@@ -76,12 +77,18 @@ def fit(
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists():
         _resume(read_state(path), path, model, moving, tuner, loader, history, losses)
+
+    def seen(done: Update) -> None:
+        history.append(done)
+        if on_update is not None:
+            on_update(done)
+
     outcome = Outcome(STEP_LIMIT, epochs)
     with Bars(quiet=quiet or not watched()) as bars:
         bar = bars.add("training", epochs)
         for epoch in range(len(losses), epochs):
             try:
-                losses.append(_epoch(loader, tuner, moving, history, on_update))
+                losses.append(_epoch(loader, tuner, moving, seen))
             except DivergedError as error:
                 outcome = Outcome(DIVERGED, epoch + 1, str(error))
                 break
@@ -97,8 +104,7 @@ def _epoch(
     loader: Iterable[Any],
     tuner: OnlineLaplace,
     moving: torch.optim.Optimizer,
-    history: list[Update],
-    on_update: Callable[[Update], None] | None,
+    seen: Callable[[Update], None],
 ) -> float:
     """One pass over the loader; the mean of the batches' losses per row."""
     total, rows = 0.0, 0
@@ -107,11 +113,11 @@ def _epoch(
         loss = tuner.loss(x, y, reduction="mean")
         loss.backward()
         moving.step()
-        if (done := tuner.update(x, y)) is not None:
-            history.append(done)
-            if on_update is not None:
-                on_update(done)
+        if tuner.curvature != MATRIX_FREE and (done := tuner.update(x, y)) is not None:
+            seen(done)
         total, rows = total + row_count(x) * float(loss.detach()), rows + row_count(x)
+    if tuner.curvature == MATRIX_FREE:
+        seen(tuner.update_all(loader))
     return total / rows
 
 

@@ -88,6 +88,23 @@ class ModuleJacobian:
         return ModuleJacobian(self.view, self.values, self.X, self.f, self.leaves, root, self.seen)
 
 
+@dataclass(frozen=True, eq=False)
+class RowsOperator:
+    """Products with the whitened J of a batch, each from a pass of its own: nothing is kept."""
+
+    view: ModuleView
+    values: Values
+    X: Inputs
+    root: Tensor | None
+
+    def jvp(self, v: Tensor) -> Tensor:
+        product = directional(self.view, self.values, self.X, v)
+        return product if self.root is None else (self.root.mT @ product.unsqueeze(-1)).squeeze(-1)
+
+    def vjp(self, u: Tensor) -> Tensor:
+        return linearise(self.view, self.values, self.X).whitened(self.root).vjp(u)
+
+
 def linearise(view: ModuleView, values: Values, X: Inputs, *, layers: bool = False) -> ModuleJacobian:
     """One pass through the module, recorded; with what went in and out of its `layers` where asked for."""
     with torch.enable_grad(), torch.autocast(_device(values), enabled=False):
@@ -156,9 +173,10 @@ def directional(view: ModuleView, values: Values, X: Inputs, v: Tensor) -> Tenso
 @cache
 def _load_forward_mode() -> None:
     """Have torch compile its rules for forward mode, which its own release warns about, once."""
-    with warnings.catch_warnings(), forward_ad.dual_level():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        forward_ad.make_dual(torch.ones(1), torch.ones(1))
+        with forward_ad.dual_level():
+            forward_ad.make_dual(torch.ones(1), torch.ones(1))
 
 
 def _failing_layer(view: ModuleView, row: object, weights: Values, X: Inputs) -> str:

@@ -40,7 +40,7 @@ def take_step(
     # H = β · scale · G + A: the scale goes with β.
     H: Precision = ggn.at(hyper if scale == 1 else hyper.with_values(hyper.alpha, scale * hyper.beta))
     if mean == "mode":
-        if sums.rows != n_data:
+        if not sums.rows == n_data == float(tangent.n):
             raise InputError(
                 "mean='mode' needs all rows in one batch, since the mode is that of one tangent model: "
                 f"use batches of {n_data:,} rows, or mean='weights'"

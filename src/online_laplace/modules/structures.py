@@ -11,18 +11,23 @@ from torch import Tensor, nn
 from online_laplace.curvature import diagonal, exact, primal
 from online_laplace.curvature.diagonal import DiagonalGGN
 from online_laplace.curvature.kronecker import KroneckerGGN
+from online_laplace.curvature.matrix_free import MatrixFreeGGN, Settings
 from online_laplace.errors import InputError, known_name
 from online_laplace.memory import limits
 from online_laplace.model.precision import GGN, Structure
 from online_laplace.model.prior import Prior
 from online_laplace.model.tangent import TangentModel
 from online_laplace.modules.checks import normalisations
-from online_laplace.modules.jacobian import ModuleJacobian
+from online_laplace.modules.jacobian import ModuleJacobian, RowsOperator
 from online_laplace.modules.layers import check_layers, factors
 from online_laplace.modules.view import ModuleView
+from online_laplace.types import alone
 
-FULL, DIAGONAL, KRON, LAST_LAYER = "full", "diagonal", "kron", "last-layer"
-NAMES = (FULL, DIAGONAL, KRON, LAST_LAYER)
+FULL, DIAGONAL, KRON, LAST_LAYER, MATRIX_FREE = "full", "diagonal", "kron", "last-layer", "matrix-free"
+NAMES = (FULL, DIAGONAL, KRON, LAST_LAYER, MATRIX_FREE)
+
+# How many probes by default: one vector of signs a batch, of which many are averaged, or solves of one look.
+USUAL_PROBES = {MATRIX_FREE: 10}
 
 
 @dataclass(frozen=True)
@@ -70,10 +75,10 @@ def chosen_names(module: nn.Module, name: str) -> list[str] | None:
 
 def check_structure(name: str, view: ModuleView, *, at_mode: bool, accept: bool) -> None:
     """Refuse layers that a structure cannot handle. Raises InputError."""
-    if at_mode and name not in (FULL, LAST_LAYER):
+    if at_mode and name not in (FULL, LAST_LAYER, MATRIX_FREE):
         raise InputError(
             f"the mode of the tangent model needs the whole curvature, and {name} is not: use "
-            "curvature='full' or 'last-layer', or mean='weights'"
+            "curvature='full', 'last-layer' or 'matrix-free', or mean='weights'"
         )
     found = normalisations(view.module)
     if found and name != LAST_LAYER and not (at_mode or accept):
@@ -94,6 +99,8 @@ def structure(name: str, probes: Probes, *, all_rows: bool) -> Structure:
         return Structure(KRON, lambda tangent, prior: build_kron(tangent, probes), exact=False)
     if name == DIAGONAL:
         return Structure(DIAGONAL, lambda tangent, prior: build_diagonal(tangent, prior, probes), exact=False)
+    if name == MATRIX_FREE:
+        return Structure(MATRIX_FREE, lambda tangent, prior: build_matrix_free(tangent, probes))
     form = exact if all_rows else primal  # the dual form of mini-batches does not add up
 
     def build(tangent: TangentModel, prior: Prior) -> GGN:
@@ -126,6 +133,21 @@ def build_diagonal(tangent: TangentModel, prior: Prior, probes: Probes) -> GGN:
         for row, part in enumerate(parts):
             total[row] += tangent.J.vjp(part).square() / probes.count
     return DiagonalGGN(tangent.reduce(total))
+
+
+def build_matrix_free(tangent: TangentModel, probes: Probes) -> MatrixFreeGGN:
+    """The rows of a batch as an operator, and the diagonal as one vector of signs estimates it."""
+    J = tangent.J
+    assert isinstance(J, ModuleJacobian)
+    if tangent.scales > 1 or tangent.reduce is not alone:
+        raise InputError(
+            "matrix-free curvature is for one noise precision and one process: use kron, diagonal or full"
+        )
+    diagonal = J.vjp(probes.signs(tangent.z)).square()
+    count = USUAL_PROBES[MATRIX_FREE] if probes.count is None else probes.count
+    return MatrixFreeGGN(
+        [RowsOperator(J.view, J.values, J.X, J.root)], diagonal, Settings(count, probes.generator)
+    )
 
 
 def _in_memory(tangent: TangentModel) -> TangentModel:

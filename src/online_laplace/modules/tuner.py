@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from online_laplace.curvature.kronecker import Basis, KroneckerPrecision
+from online_laplace.curvature.matrix_free import MatrixFreePrecision
 from online_laplace.errors import DivergedError, InputError, known_name
 from online_laplace.likelihood import Likelihood
 from online_laplace.model.prior import Hyper, initial_hyper
@@ -28,7 +29,15 @@ from online_laplace.modules.jacobian import linearise, tangent_model
 from online_laplace.modules.penalty import penalty
 from online_laplace.modules.posterior import ModulePosterior
 from online_laplace.modules.step import check_step, take_step
-from online_laplace.modules.structures import KRON, Probes, check_structure, chosen_names, structure
+from online_laplace.modules.structures import (
+    KRON,
+    MATRIX_FREE,
+    USUAL_PROBES,
+    Probes,
+    check_structure,
+    chosen_names,
+    structure,
+)
 from online_laplace.modules.sums import Sums
 from online_laplace.modules.targets import as_targets, check_likelihood, likelihood_of
 from online_laplace.modules.view import ModuleView, Values, checked_outputs, unwrapped
@@ -47,15 +56,17 @@ class OnlineLaplace:
         model: the module, (rows, …) → (rows, outputs). Parameters without requires_grad are left out.
         likelihood: "gaussian", "categorical", "bernoulli", "poisson", or a Likelihood of the core.
         n_data: how many training rows there are, in all processes together.
-        curvature: "full", "diagonal", "kron" or "last-layer". Under the last, the other layers have neither
-            a prior nor a curvature; the weight decay of the optimiser may act on them.
+        curvature: "full", "diagonal", "kron", "last-layer" or "matrix-free". Under last-layer, the other
+            layers have neither a prior nor a curvature; the weight decay of the optimiser may act on them.
+            Matrix-free is the whole curvature, of all rows: see `update_all`.
         prior: "scalar", one precision for all weights; "layerwise", one for each parameter tensor; or the
             group of each parameter, as a mapping or function of its name.
         alpha, beta: the precisions to start from.
         cadence: when to look at the curvature. By default at every call where a batch is all the rows, else
             as `Cadence` has it.
-        probes: how many random signs stand for the outputs in kron and diagonal; None takes each output, at
-            the cost of a backward pass for each (kron) or of a gradient for each row (diagonal).
+        probes: how many random signs stand for the outputs in kron and diagonal, usually 1; None takes each
+            output, at the cost of a backward pass for each (kron) or of a gradient for each row (diagonal).
+            Under matrix-free, how many solves γ and the evidence are estimated from, usually 10.
         mean: "weights" (OL), or "mode" (LM), the optimum of the tangent model; it needs the whole curvature
             of all rows in one batch.
         normalisation: "refuse" modules with normalisation layers where their scale invariance would make the
@@ -75,7 +86,7 @@ class OnlineLaplace:
         alpha: float = 1.0,
         beta: float = 1.0,
         cadence: Cadence | None = None,
-        probes: int | None = 1,
+        probes: int | str | None = "usual",
         mean: str = "weights",
         normalisation: str = "refuse",
         reduce: Reduce = alone,
@@ -92,7 +103,8 @@ class OnlineLaplace:
         check_structure(curvature, self.view, at_mode=mean == "mode", accept=normalisation == "accept")
         self.cadence, self.reduce = cadence, reduce
         like = self.view.parameters[0].detach()
-        self.probes = Probes(probes, torch.Generator(like.device).manual_seed(seed))
+        count = USUAL_PROBES.get(curvature, 1) if isinstance(probes, str) else probes
+        self.probes = Probes(count, torch.Generator(like.device).manual_seed(seed))
         self._choice = likelihood
         self._likelihood: Likelihood | None = None
         self._prior = tensor_prior(self.view.tensors, prior, like)
@@ -152,11 +164,32 @@ class OnlineLaplace:
             check_repeatable(self.view, x)
         self.view.check_unchanged()
         tangent, sums = self._look(self.view.values(), x, y)
+        if self.curvature == MATRIX_FREE and sums.rows < self.n_data:
+            raise InputError(
+                "matrix-free curvature does not add up over batches at different weights: leave update out, "
+                "and call update_all(loader) once an epoch"
+            )
         if self._sums is not None and cadence.decay > 0:
             sums = self._sums.scaled(cadence.decay) + sums if cadence.decay < 1 else self._sums + sums
         if cadence.decay == 1 and sums.rows < self.n_data:
             self._sums, self.looks = sums, self.looks + 1
             return None
+        return self._apply(tangent, sums, cadence, fresh=sums.rows == self.n_data == float(tangent.n))
+
+    @torch.no_grad()
+    def update_all(self, loader: Iterable[Any]) -> Update:
+        """Move the precisions once, from the curvature of all rows of the loader at the present weights.
+
+        It is what `update` does with all rows in one batch, and knows nothing of earlier batches. Raises
+        InputError where the loader does not have n_data rows, DivergedError as `update` does.
+        """
+        self.calls += 1
+        self.view.check_unchanged()
+        tangent, sums = self._look_at_all(self.view.values(), loader, self.probes)
+        return self._apply(tangent, sums, EVERY_STEP, fresh=True)
+
+    def _apply(self, tangent: TangentModel, sums: Sums, cadence: Cadence, *, fresh: bool) -> Update:
+        """Take the step that the sums lead to; `fresh` where they are those of all rows at these weights."""
         stale = self._basis if self.looks % cadence.refresh else None
         step = take_step(self._hyper, tangent, sums, self.n_data, self.mean, stale)
         hyper, held_back = limited(self._hyper, step.hyper, cadence.limit)
@@ -165,6 +198,7 @@ class OnlineLaplace:
         if isinstance(step.H, KroneckerPrecision):
             self._basis = step.H.basis
         self._hyper, self._sums, self.looks = hyper, sums if 0 < cadence.decay < 1 else None, self.looks + 1
+        estimate = step.H.estimate if isinstance(step.H, MatrixFreePrecision) else None
         self.last = Update(
             call=self.calls,
             alpha=self.alpha,
@@ -172,11 +206,13 @@ class OnlineLaplace:
             beta=hyper.beta.tolist(),
             evidence=float(step.evidence),
             structure=self.curvature,
-            exact=step.H.exact and sums.rows == self.n_data == float(tangent.n),
+            exact=step.H.exact and fresh and estimate is None,
             rows=sums.rows,
             n_data=self.n_data,
-            probes=None if step.H.exact else self.probes.count,
+            probes=None if step.H.exact and estimate is None else self.probes.count,
             held_back=held_back,
+            evidence_error=None if estimate is None else 0.5 * float(estimate.log_contraction_error),
+            gamma_error=None if estimate is None else by_name(self._prior.names, estimate.gamma_error),
         )
         return self.last
 
@@ -188,17 +224,7 @@ class OnlineLaplace:
         n_data rows.
         """
         values = self.view.snapshot()
-        total: Sums | None = None
-        for x, y in pairs(loader):
-            _, sums = self._look(values, x, y, replace(self.probes, count=probes))
-            total = sums if total is None else total + sums
-        assert total is not None
-        if round(total.rows) != self.n_data:
-            raise InputError(
-                f"n_data is {self.n_data:,}, but the loader has {round(total.rows):,} rows: give the number "
-                "of training rows as n_data, and a loader of all of them (drop_last=False, no sampling with "
-                "replacement)"
-            )
+        _, total = self._look_at_all(values, loader, replace(self.probes, count=probes))
         assert self._likelihood is not None
         H = total.ggn.at(self._hyper)
         if H.failed.any():
@@ -255,6 +281,23 @@ class OnlineLaplace:
         check_finite(tangent.loss, J.f.detach())
         form = structure(self.curvature, probes or self.probes, all_rows=rows == self.n_data)
         return tangent, Sums.of(tangent, form(tangent, self._prior))
+
+    def _look_at_all(
+        self, values: Values, loader: Iterable[Any], probes: Probes
+    ) -> tuple[TangentModel, Sums]:
+        """The last batch's tangent model, and the sums over all rows of a loader, which must be n_data."""
+        total: Sums | None = None
+        for x, y in pairs(loader):
+            tangent, sums = self._look(values, x, y, probes)
+            total = sums if total is None else total + sums
+        assert total is not None
+        if round(total.rows) != self.n_data:
+            raise InputError(
+                f"n_data is {self.n_data:,}, but the loader has {round(total.rows):,} rows: give the number "
+                "of training rows as n_data, and a loader of all of them (drop_last=False, no sampling with "
+                "replacement)"
+            )
+        return tangent, total
 
     def _settled(self, f: Tensor) -> Likelihood:
         """The likelihood, which a name alone does not tell before the first outputs are seen."""
