@@ -285,6 +285,7 @@ def test_the_mode_needs_the_whole_curvature_and_all_rows():
         mlp(2),
         "gaussian",
         n_data=8,
+        curvature="kron",
         mean="mode",
     )
     module = mlp(2)

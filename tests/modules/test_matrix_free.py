@@ -88,11 +88,17 @@ def test_the_estimates_are_the_exact_ones_within_their_errors(make):
     assert estimate.log_contraction_error < 0.1 * log
 
 
-def test_draws_have_the_covariance_of_the_dense_matrix():
-    _, H, dense, _ = precision("bernoulli", n=5)
-    drawn = H.sample(600, torch.Generator().manual_seed(0))
-    whitened = torch.linalg.cholesky(dense).mT @ drawn.mT
-    assert (torch.cov(whitened) - torch.eye(len(dense))).abs().max() < 0.3
+def test_a_draw_is_a_sample_of_all_noise_that_was_then_optimised():
+    """H⁻¹ (J̃ᵀ B^½ e + A^½ e'), whose covariance is H⁻¹ (J̃ᵀBJ̃ + A) H⁻¹ = H⁻¹."""
+    module, H, dense, alpha = precision("gaussian", n=6)
+    (drawn,) = H.sample(1, torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    b = alpha.sqrt() * torch.randn(len(alpha), generator=generator, dtype=torch.float64)
+    J = 1.3**0.5 * jacobian(module, inputs_for(module, 6))
+    for rows in (slice(0, 4), slice(4, 6)):
+        e = torch.randn(J[rows].shape[:2], generator=generator, dtype=torch.float64)
+        b = b + torch.einsum("nka,nk->a", J[rows], e)
+    torch.testing.assert_close(drawn, torch.linalg.solve(dense, b), **CLOSE)
 
 
 def test_an_update_says_how_sure_it_is_and_is_near_the_exact_one():

@@ -65,7 +65,7 @@ class Probes:
 
 def chosen_names(module: nn.Module, name: str) -> list[str] | None:
     """The parameters that a structure is about; None for all. Raises InputError for an unknown name."""
-    known_name("curvature", name, NAMES)
+    known_name("curvature", name, ("auto", *NAMES))
     if name != LAST_LAYER:
         return None
     trainable = [n for n, p in module.named_parameters() if p.requires_grad]

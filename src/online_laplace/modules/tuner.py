@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ from online_laplace.modules.checks import (
 from online_laplace.modules.jacobian import linearise, tangent_model
 from online_laplace.modules.penalty import penalty
 from online_laplace.modules.posterior import ModulePosterior
+from online_laplace.modules.size import AUTO, check_fits, choose
 from online_laplace.modules.step import check_step, take_step
 from online_laplace.modules.structures import (
     KRON,
@@ -38,9 +40,11 @@ from online_laplace.modules.structures import (
     chosen_names,
     structure,
 )
+from online_laplace.modules.state import Progress
 from online_laplace.modules.sums import Sums
 from online_laplace.modules.targets import as_targets, check_likelihood, likelihood_of
 from online_laplace.modules.view import ModuleView, Values, checked_outputs, unwrapped
+from online_laplace.progress import say
 from online_laplace.types import Reduce, alone
 
 MEANS = ("weights", "mode")
@@ -56,9 +60,10 @@ class OnlineLaplace:
         model: the module, (rows, …) → (rows, outputs). Parameters without requires_grad are left out.
         likelihood: "gaussian", "categorical", "bernoulli", "poisson", or a Likelihood of the core.
         n_data: how many training rows there are, in all processes together.
-        curvature: "full", "diagonal", "kron", "last-layer" or "matrix-free". Under last-layer, the other
-            layers have neither a prior nor a curvature; the weight decay of the optimiser may act on them.
-            Matrix-free is the whole curvature, of all rows: see `update_all`.
+        curvature: "auto", which picks by size and says why on stderr, or "full", "diagonal", "kron",
+            "last-layer" or "matrix-free". Under last-layer, the other layers have neither a prior nor a
+            curvature; the weight decay of the optimiser may act on them. Matrix-free is the whole curvature,
+            of all rows: see `update_all`.
         prior: "scalar", one precision for all weights; "layerwise", one for each parameter tensor; or the
             group of each parameter, as a mapping or function of its name.
         alpha, beta: the precisions to start from.
@@ -81,7 +86,7 @@ class OnlineLaplace:
         likelihood: str | Likelihood,
         *,
         n_data: int,
-        curvature: str = KRON,
+        curvature: str = AUTO,
         prior: PriorChoice = "layerwise",
         alpha: float = 1.0,
         beta: float = 1.0,
@@ -98,9 +103,14 @@ class OnlineLaplace:
         known_name("mean", mean, MEANS)
         known_name("choice about normalisation", normalisation, ("refuse", "accept"))
         check_rows_apart(model)
+        check = partial(check_structure, at_mode=mean == "mode", accept=normalisation == "accept")
+        if curvature == AUTO:
+            curvature, reason = choose(unwrapped(model), check)
+            say(reason)
         self.model, self.n_data, self.curvature, self.mean = model, n_data, curvature, mean
         self.view = ModuleView(model, chosen_names(unwrapped(model), curvature))
-        check_structure(curvature, self.view, at_mode=mean == "mode", accept=normalisation == "accept")
+        check(curvature, self.view)
+        check_fits(curvature, self.view)
         self.cadence, self.reduce = cadence, reduce
         like = self.view.parameters[0].detach()
         count = USUAL_PROBES.get(curvature, 1) if isinstance(probes, str) else probes
@@ -236,39 +246,23 @@ class OnlineLaplace:
 
     def state_dict(self) -> dict[str, Any]:
         """All that a later run needs to go on: tensors and plain values, for torch.save."""
-        return {
-            "groups": list(self._prior.names),
-            "n_data": self.n_data,
-            "curvature": self.curvature,
-            "alpha": self._hyper.alpha,
-            "beta": self._hyper.beta,
-            "calls": self.calls,
-            "looks": self.looks,
-            "sums": None if self._sums is None else self._sums.state(),
-            "basis": None if self._basis is None else [[b.left, b.right] for b in self._basis],
-            "generator": self.probes.generator.get_state(),
-            "cadence": None if self.cadence is None else asdict(self.cadence),
-        }
+        progress = Progress(
+            self._hyper, self.calls, self.looks, self._sums, self._basis, self.probes.generator, self.cadence
+        )
+        return self._identity() | progress.state()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` gave. Raises InputError for the state of another model."""
-        mine = {"groups": list(self._prior.names), "n_data": self.n_data, "curvature": self.curvature}
-        for name, value in mine.items():
+        for name, value in self._identity().items():
             if state[name] != value:
                 raise InputError(f"the state is of another run: its {name} is {state[name]}, not {value}")
-        like = self._hyper.alpha
-        # Copied, since what is given may be what another object goes on with.
-        alpha, beta = state["alpha"].to(like).clone(), state["beta"].to(like).clone()
-        self._hyper = self._hyper.with_values(alpha, beta)
-        self.calls, self.looks = int(state["calls"]), int(state["looks"])
-        self._sums = None if state["sums"] is None else Sums.from_state(state["sums"], like)
-        self._basis = None
-        if state["basis"] is not None:
-            self._basis = tuple(
-                Basis(*(None if side is None else side.to(like) for side in pair)) for pair in state["basis"]
-            )
-        self.probes.generator.set_state(state["generator"].cpu())
-        self.cadence = None if state["cadence"] is None else Cadence(**state["cadence"])
+        found = Progress.from_state(state, self._hyper, self.probes.generator)
+        self._hyper, self._sums, self._basis = found.hyper, found.sums, found.basis
+        self.calls, self.looks, self.cadence = found.calls, found.looks, found.cadence
+
+    def _identity(self) -> dict[str, Any]:
+        """What a state must agree with to be one of this object's."""
+        return {"groups": list(self._prior.names), "n_data": self.n_data, "curvature": self.curvature}
 
     def _look(
         self, values: Values, x: Inputs, y: Tensor, probes: Probes | None = None
