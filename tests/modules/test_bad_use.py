@@ -297,7 +297,8 @@ def test_the_mode_needs_the_whole_curvature_and_all_rows():
 
 
 @pytest.mark.parametrize(
-    "settings", [{"every": 0}, {"refresh": 0}, {"decay": -0.1}, {"decay": 1.1}, {"limit": 0.0}]
+    "settings",
+    [{"every": 0}, {"refresh": 0}, {"decay": -0.1}, {"decay": 1.1}, {"limit": 0.0}, {"patience": 1.0}],
 )
 def test_what_is_no_cadence(settings):
     refused(r"must be", Cadence, **settings)

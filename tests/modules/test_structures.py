@@ -26,6 +26,7 @@ from online_laplace import OnlineLaplace
 from online_laplace.core import Gaussian
 from online_laplace.modules import Cadence
 from online_laplace.modules.jacobian import linearise, tangent_model
+from online_laplace.modules.layers import _of_patches
 from online_laplace.modules.structures import Probes
 from problems import normal
 
@@ -213,6 +214,17 @@ def test_random_signs_estimate_the_sum_over_outputs_without_bias(curvature, like
     assert next(given, None) is None
     for name, value in _tensors(exact).items():
         close(_tensors(sums)[name], value)
+
+
+def test_a_quarter_of_the_positions_of_a_convolution_stands_for_all_without_bias():
+    layer = seeded(lambda: nn.Conv2d(2, 3, 3, padding=1, stride=1))
+    a = nn.functional.pad(normal(4, 2, 8, 8, seed=1), (1, 1, 1, 1))
+    whole = _of_patches(layer, a, None)
+    quarters = [_of_patches(layer, a, offset) for offset in product((0, 1), repeat=2)]
+    close(sum(quarters) / 4, whole)
+    assert all((quarter - whole).abs().max() > 0.01 for quarter in quarters)
+    small = nn.functional.pad(normal(4, 2, 7, 7, seed=1), (1, 1, 1, 1))
+    close(_of_patches(layer, small, (1, 1)), _of_patches(layer, small, None))
 
 
 def test_signs_are_balanced_and_repeat_with_the_seed():

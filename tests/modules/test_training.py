@@ -180,6 +180,15 @@ def test_mini_batch_kronecker_finds_precisions_near_the_exact_ones():
     assert (tuner.beta.log() - there.beta.log()).abs().max() < 0.3
 
 
+def test_eigenvectors_are_renewed_less_and_less_often():
+    cadence, refreshed, renewed = Cadence(refresh=10, patience=0.25), 0, []
+    for look in range(1, 200):
+        if cadence.is_stale(look, refreshed):
+            refreshed = look
+            renewed.append(look)
+    assert renewed == [10, 20, 30, 40, 54, 72, 96, 128, 171]
+
+
 def test_an_update_of_mini_batches_moves_no_precision_by_more_than_its_limit_and_says_so():
     rows, module = wave(60), mlp(1, inputs=2)
     nn.init.constant_(module[2].bias, 1e-9)  # α = γ / ‖w‖² would be 10¹⁸

@@ -18,15 +18,18 @@ class Cadence:
 
     Of the calls of `update` every `every`-th looks at its batch. What earlier looks have summed is first
     multiplied by `decay`: at 0 a batch speaks for itself, at 1 batches add up until they have as many rows as
-    there are data, and are then forgotten. Every `refresh`-th look decomposes Kronecker factors anew; in
-    between their eigenvectors are taken to be as before. No update moves a precision by more than a factor of
+    there are data, and are then forgotten. Kronecker factors are decomposed anew once their eigenvectors are
+    `refresh` looks old and older than the part `patience` of all looks so far; in between they are taken to
+    be as before. A decomposition costs far more than a look, and late in training the factors turn slowly.
+    No update moves a precision by more than a factor of
     e^`limit`: what a few rows say early on, of weights that began at zero, may be off by far more. The record
     of an update names those that were held back.
     """
 
-    every: int = 10
+    every: int = 20
     decay: float = 0.95
     refresh: int = 10
+    patience: float = 0.25
     limit: float = 1.0
 
     def __post_init__(self) -> None:
@@ -35,12 +38,18 @@ class Cadence:
             raise InputError(f"every and refresh must be at least 1; got {self.every} and {self.refresh}")
         if not 0 <= self.decay <= 1:
             raise InputError(f"decay must be from 0 to 1, not {self.decay}")
+        if not 0 <= self.patience < 1:
+            raise InputError(f"patience must be from 0 to below 1, not {self.patience}")
         if not self.limit > 0:
             raise InputError(f"limit must be above 0, not {self.limit}")
 
+    def is_stale(self, looks: int, refreshed: int) -> bool:
+        """Whether eigenvectors of look number `refreshed` are due after so many looks."""
+        return looks - refreshed >= max(self.refresh, self.patience * looks)
+
 
 # Where a batch is all the rows there are, nothing is left to remember.
-EVERY_STEP = Cadence(every=1, decay=0.0, refresh=1, limit=math.inf)
+EVERY_STEP = Cadence(every=1, decay=0.0, refresh=1, patience=0.0, limit=math.inf)
 
 
 @dataclass(frozen=True)

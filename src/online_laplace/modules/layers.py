@@ -18,6 +18,12 @@ from online_laplace.modules.view import ModuleView, Values
 
 OTHERS = "diagonal, full, last-layer or matrix-free curvature"
 
+# Where the positions of a convolution that are looked at begin: 0 or 1 in each direction.
+Offset = tuple[int, int]
+
+# Neighbouring patches say nearly the same: of images at least so wide and high a quarter of them is enough.
+SAMPLED_FROM = 8
+
 # The inputs and outputs of every layer of one pass, by name.
 Seen = dict[str, tuple[Tensor, Tensor]]
 
@@ -89,18 +95,24 @@ def seeing(view: ModuleView) -> Iterator[Seen]:
 
 
 def factors(
-    view: ModuleView, values: Values, seen: Seen, f: Tensor, columns: Iterable[Tensor]
+    view: ModuleView,
+    values: Values,
+    seen: Seen,
+    f: Tensor,
+    columns: Iterable[Tensor],
+    offset: Offset | None = None,
 ) -> list[Factors]:
     """The factors of every tensor in the order of the flat weights.
 
     `columns` are vectors (n, k) in the outputs f whose outer products sum to the curvature in them: all its
-    columns, or random ones of that expectation.
+    columns, or random ones of that expectation. With an `offset`, that of a random draw, the inputs of large
+    convolutions are taken at every other position in each direction, beginning there.
     """
     layers = list(seen)
     totals: dict[str, Factors] = {}
     with torch.no_grad():
         inputs = {
-            name: _of_inputs(view.shadow.get_submodule(name), seen[name][0], _below(values, name))
+            name: _of_inputs(view.shadow.get_submodule(name), seen[name][0], _below(values, name), offset)
             for name in layers
         }
     for column in columns:
@@ -128,21 +140,38 @@ def _more_columns(total: Factors, more: Factors) -> Factors:
     return Factors(total.left + more.left, total.right, total.count)
 
 
-def _of_inputs(layer: nn.Module, a: Tensor, own: Values) -> Tensor:
+def _of_inputs(layer: nn.Module, a: Tensor, own: Values, offset: Offset | None) -> Tensor:
     """What a layer's factor needs of its inputs: R (i, i), the counts of an embedding, or they normalised."""
     if isinstance(layer, nn.Linear):
         flat = a.reshape(-1, a.shape[-1])
         return flat.mT @ flat
     if isinstance(layer, nn.Conv2d):
-        patches = F.unfold(F.pad(a, _padding(layer)), layer.kernel_size, layer.dilation, 0, layer.stride)
-        flat = patches.transpose(1, 2).flatten(0, 1)  # (rows · positions, inputs of a patch)
-        return flat.mT @ flat
+        return _of_patches(layer, F.pad(a, _padding(layer)), offset)
     if isinstance(layer, nn.Embedding):
         counts = torch.bincount(a.flatten(), minlength=layer.num_embeddings)
         if layer.padding_idx is not None:
             counts[layer.padding_idx] = 0
         return counts
     return _normalised(layer, a, own)
+
+
+def _of_patches(layer: nn.Conv2d, padded: Tensor, offset: Offset | None) -> Tensor:
+    """R of a convolution, from all positions, or a quarter of them that counts four times."""
+    sizes = [
+        (length - d * (k - 1) - 1) // s + 1
+        for length, k, d, s in zip(
+            padded.shape[-2:], layer.kernel_size, layer.dilation, layer.stride, strict=True
+        )
+    ]
+    stride, weight = layer.stride, 1.0
+    if offset is not None and min(sizes) >= SAMPLED_FROM:
+        padded = padded[..., offset[0] * stride[0] :, offset[1] * stride[1] :]
+        stride = (2 * stride[0], 2 * stride[1])
+        left = [(size - start + 1) // 2 for size, start in zip(sizes, offset, strict=True)]
+        weight = sizes[0] * sizes[1] / (left[0] * left[1])
+    patches = F.unfold(padded, layer.kernel_size, layer.dilation, 0, stride)
+    flat = patches.transpose(1, 2).flatten(0, 1)  # (rows · positions, inputs of a patch)
+    return weight * (flat.mT @ flat)
 
 
 def _of_gradients(layer: nn.Module, inputs: Tensor, g: Tensor) -> dict[str, Factors]:

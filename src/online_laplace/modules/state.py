@@ -21,6 +21,7 @@ class Progress:
     hyper: Hyper
     calls: int
     looks: int
+    refreshed: int
     sums: Sums | None
     basis: tuple[Basis, ...] | None
     generator: torch.Generator
@@ -33,6 +34,7 @@ class Progress:
             "beta": self.hyper.beta,
             "calls": self.calls,
             "looks": self.looks,
+            "refreshed": self.refreshed,
             "sums": None if self.sums is None else self.sums.state(),
             "basis": None if self.basis is None else [[b.left, b.right] for b in self.basis],
             "generator": self.generator.get_state(),
@@ -54,6 +56,7 @@ class Progress:
             hyper,
             int(state["calls"]),
             int(state["looks"]),
+            int(state["refreshed"]),
             None if state["sums"] is None else Sums.from_state(state["sums"], like),
             basis,
             generator,

@@ -32,7 +32,10 @@ USUAL_PROBES = {MATRIX_FREE: 10}
 
 @dataclass(frozen=True)
 class Probes:
-    """How a sum over outputs is taken: all of them where `count` is None, else by so many random signs."""
+    """How a sum over outputs is taken: all of them where `count` is None, else by so many random signs.
+
+    Where the outputs are sampled, so are the positions of large convolutions.
+    """
 
     count: int | None
     generator: torch.Generator
@@ -56,6 +59,13 @@ class Probes:
         else:
             for _ in range(self.count):
                 yield J.unwhitened(self.signs(f) * self.count**-0.5)
+
+    def offset(self) -> tuple[int, int] | None:
+        """Where the positions of convolutions that are looked at begin; None where all of them are."""
+        if self.count is None:
+            return None
+        drawn = torch.randint(0, 2, (2,), generator=self.generator, device=self.generator.device).tolist()
+        return drawn[0], drawn[1]
 
     def signs(self, like: Tensor) -> Tensor:
         """±1 with equal probability, in the shape of `like`."""
@@ -118,7 +128,7 @@ def build_kron(tangent: TangentModel, probes: Probes) -> KroneckerGGN:
             "Kronecker factors are those of one noise precision: use scales=1 in the Gaussian likelihood, or "
             "another curvature"
         )
-    blocks = factors(J.view, J.values, J.seen, J.f, probes.columns(J))
+    blocks = factors(J.view, J.values, J.seen, J.f, probes.columns(J), probes.offset())
     return KroneckerGGN([block.map(tangent.reduce) for block in blocks])
 
 

@@ -30,6 +30,7 @@ from online_laplace.modules.jacobian import linearise, tangent_model
 from online_laplace.modules.penalty import penalty
 from online_laplace.modules.posterior import ModulePosterior
 from online_laplace.modules.size import AUTO, check_fits, choose
+from online_laplace.modules.state import Progress
 from online_laplace.modules.step import check_step, take_step
 from online_laplace.modules.structures import (
     KRON,
@@ -40,7 +41,6 @@ from online_laplace.modules.structures import (
     chosen_names,
     structure,
 )
-from online_laplace.modules.state import Progress
 from online_laplace.modules.sums import Sums
 from online_laplace.modules.targets import as_targets, check_likelihood, likelihood_of
 from online_laplace.modules.view import ModuleView, Values, checked_outputs, unwrapped
@@ -122,7 +122,7 @@ class OnlineLaplace:
         self._hyper = initial_hyper(self._prior, like.new_empty(self.view.d_w), alpha=alpha, beta=beta)
         self._sums: Sums | None = None
         self._basis: tuple[Basis, ...] | None = None
-        self.calls, self.looks = 0, 0
+        self.calls, self.looks, self._refreshed = 0, 0, 0
         self.last: Update | None = None
 
     @property
@@ -200,13 +200,14 @@ class OnlineLaplace:
 
     def _apply(self, tangent: TangentModel, sums: Sums, cadence: Cadence, *, fresh: bool) -> Update:
         """Take the step that the sums lead to; `fresh` where they are those of all rows at these weights."""
-        stale = self._basis if self.looks % cadence.refresh else None
-        step = take_step(self._hyper, tangent, sums, self.n_data, self.mean, stale)
+        keep = self._basis is not None and not cadence.is_stale(self.looks, self._refreshed)
+        basis = self._basis if keep else None
+        step = take_step(self._hyper, tangent, sums, self.n_data, self.mean, basis)
         hyper, held_back = limited(self._hyper, step.hyper, cadence.limit)
         check_step(self.calls, tangent.w, hyper, step)
         # Nothing above has changed this object, so that what fails leaves it as it was.
-        if isinstance(step.H, KroneckerPrecision):
-            self._basis = step.H.basis
+        if isinstance(step.H, KroneckerPrecision) and basis is None:
+            self._basis, self._refreshed = step.H.basis, self.looks
         self._hyper, self._sums, self.looks = hyper, sums if 0 < cadence.decay < 1 else None, self.looks + 1
         estimate = step.H.estimate if isinstance(step.H, MatrixFreePrecision) else None
         self.last = Update(
@@ -247,7 +248,14 @@ class OnlineLaplace:
     def state_dict(self) -> dict[str, Any]:
         """All that a later run needs to go on: tensors and plain values, for torch.save."""
         progress = Progress(
-            self._hyper, self.calls, self.looks, self._sums, self._basis, self.probes.generator, self.cadence
+            self._hyper,
+            self.calls,
+            self.looks,
+            self._refreshed,
+            self._sums,
+            self._basis,
+            self.probes.generator,
+            self.cadence,
         )
         return self._identity() | progress.state()
 
@@ -258,7 +266,8 @@ class OnlineLaplace:
                 raise InputError(f"the state is of another run: its {name} is {state[name]}, not {value}")
         found = Progress.from_state(state, self._hyper, self.probes.generator)
         self._hyper, self._sums, self._basis = found.hyper, found.sums, found.basis
-        self.calls, self.looks, self.cadence = found.calls, found.looks, found.cadence
+        self.calls, self.looks, self._refreshed = found.calls, found.looks, found.refreshed
+        self.cadence = found.cadence
 
     def _identity(self) -> dict[str, Any]:
         """What a state must agree with to be one of this object's."""
