@@ -162,11 +162,15 @@ def _eigen(factor: Tensor) -> tuple[Tensor, Tensor | None]:
     """Eigenvalues and vectors; of a sum of squares they are not negative, whatever rounding says."""
     if factor.ndim == 1:
         return factor, None
-    # LAPACK refuses what is not finite; NaN eigenvalues are told by `failed`.
-    if not factor.isfinite().all():
-        return factor.new_full(factor.shape[:1], torch.nan), torch.eye(len(factor)).to(factor)
-    values, vectors = torch.linalg.eigh(factor)
-    return values.clamp(min=0), vectors
+    # In single precision the routine may not converge for a factor of low rank, as few rows have.
+    for dtype in dict.fromkeys((factor.dtype, torch.float64)):
+        try:
+            values, vectors = torch.linalg.eigh(factor.to(dtype))
+        except torch.linalg.LinAlgError:
+            continue
+        return values.to(factor).clamp(min=0), vectors.to(factor)
+    # There are none of what is not finite, which `failed` then tells.
+    return factor.new_full(factor.shape[:1], torch.nan), torch.eye(len(factor)).to(factor)
 
 
 def _diagonal_in(factor: Tensor, vectors: Tensor | None) -> Tensor:

@@ -21,9 +21,8 @@ class Cadence:
     there are data, and are then forgotten. Kronecker factors are decomposed anew once their eigenvectors are
     `refresh` looks old and older than the part `patience` of all looks so far; in between they are taken to
     be as before. A decomposition costs far more than a look, and late in training the factors turn slowly.
-    No update moves a precision by more than a factor of
-    e^`limit`: what a few rows say early on, of weights that began at zero, may be off by far more. The record
-    of an update names those that were held back.
+    No update moves a precision by more than a factor of e^`limit`: what a few rows say early on, of weights
+    that began at zero, may be off by far more. The record of an update names those that were held back.
     """
 
     every: int = 20

@@ -46,17 +46,18 @@ def check_likelihood(choice: str | Likelihood) -> None:
         )
 
 
-def as_targets(likelihood: Likelihood, y: object, f: Tensor) -> Tensor:
+def as_targets(likelihood: Likelihood, y: object, f: Tensor, *, look: bool = True) -> Tensor:
     """y as (rows, targets) in the dtype and on the device of f (rows, outputs).
 
-    Classes may be numbers (rows,) or columns of ones (rows, classes). Raises InputError for anything else.
+    Classes may be numbers (rows,) or columns of ones (rows, classes). Raises InputError for anything else;
+    for values that cannot be only where it may `look` at them, for which an accelerator must wait.
     """
     if not isinstance(y, Tensor):
         raise InputError(f"targets must be a tensor, not {type(y).__name__}")
     y = y.to(f.device)
     rows, wanted = f.shape[0], likelihood.targets
     if isinstance(likelihood, Categorical) and y.ndim == 1 and not y.is_floating_point():
-        if len(y) == rows and not ((y >= 0) & (y < wanted)).all():
+        if look and len(y) == rows and not ((y >= 0) & (y < wanted)).all():
             raise InputError(
                 f"classes must be numbers from 0 to {wanted - 1}, as the module has {wanted} outputs; got "
                 f"{int(y.min())} to {int(y.max())}"
@@ -69,6 +70,8 @@ def as_targets(likelihood: Likelihood, y: object, f: Tensor) -> Tensor:
             f"outputs {tuple(f.shape)}, but they are {tuple(y.shape)}"
         )
     y = y.to(f.dtype)
+    if not look:
+        return y
     if isinstance(likelihood, (Bernoulli, Categorical)) and not ((y >= 0) & (y <= 1)).all():
         raise InputError("the indicator of a class must be from 0 to 1")
     if isinstance(likelihood, Poisson) and not (y >= 0).all():
