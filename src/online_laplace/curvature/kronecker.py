@@ -166,7 +166,7 @@ def _eigen(factor: Tensor) -> tuple[Tensor, Tensor | None]:
     for dtype in dict.fromkeys((factor.dtype, torch.float64)):
         try:
             values, vectors = torch.linalg.eigh(factor.to(dtype))
-        except torch.linalg.LinAlgError:
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
             continue
         return values.to(factor).clamp(min=0), vectors.to(factor)
     # There are none of what is not finite, which `failed` then tells.
