@@ -29,7 +29,8 @@ from sizes import STEPS, Size, procedure_of, suite
 from stopwatch import Stopwatch, clock, one_thread, take_turns, timed
 
 from online_laplace import __version__
-from online_laplace.model.jacobian import DenseJacobian, written_out
+from online_laplace.curvature.exact import exact_form
+from online_laplace.model.jacobian import Jacobian, written_out
 from online_laplace.model.tangent import TangentModel
 from online_laplace.process import prepare
 from online_laplace.types import Rows
@@ -60,14 +61,16 @@ def training(size: Size, step: str, w: torch.Tensor) -> Callable[[], dict[str, f
     return call
 
 
-def parts(size: Size, w: torch.Tensor) -> Callable[[], dict[str, float]]:
+def parts(size: Size, w: torch.Tensor, form: str) -> Callable[[], dict[str, float]]:
     """The calls that a step of OL makes one after another; what they leave lives until the last is done."""
     model, rows = size.model, size.rows
     network, hyper = model.network, model.initial_hyper(w)
 
-    def linearise(w: torch.Tensor, X: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def linearise(w: torch.Tensor, X: torch.Tensor) -> tuple[torch.Tensor, Jacobian]:
         f, J = network.linearise(w, X)
-        return f, written_out(J)
+        if form != "layered":
+            written_out(J)
+        return f, J
 
     def call() -> dict[str, float]:
         took: dict[str, float] = {}
@@ -82,7 +85,7 @@ def parts(size: Size, w: torch.Tensor) -> Callable[[], dict[str, float]]:
             part("forward", network.forward, w, rows.X)
             f, J = part("linearise", linearise, w, rows.X)
             local = model.likelihood.local(f, rows.y)
-            tangent = TangentModel(w, local, DenseJacobian(J), rows.n, model.likelihood)
+            tangent = TangentModel(w, local, J, rows.n, model.likelihood)
             ggn = part("gram", model.ggn, tangent)
             H = part("factor", ggn.at, hyper)
             part("gamma", H.group_gamma)
@@ -96,8 +99,10 @@ def measure(size: Size, seconds: float, with_peer: bool) -> list[dict]:
     """One row for each kind of step at one size."""
     dtype = size.rows.y.dtype
     w = size.model.network.init(0).to(dtype)[None]
-    J = size.model.network.linearise(w, size.rows.X)[1].whole[0, :, 0].contiguous().numpy()
-    calls = [training(size, step, w) for step in STEPS] + [parts(size, w), timed("floor", floor(J))]
+    by_layers = size.model.network.linearise(w, size.rows.X)[1]
+    form = exact_form(by_layers, size.model.prior)
+    J = by_layers.whole[0, :, 0].contiguous().numpy()
+    calls = [training(size, step, w) for step in STEPS] + [parts(size, w, form), timed("floor", floor(J))]
 
     def peer_loop(one_round: Callable[[dict[str, float]], bool]) -> None:
         def after_epoch(epoch: peer.Epoch) -> bool:
@@ -120,7 +125,7 @@ def measure(size: Size, seconds: float, with_peer: bool) -> list[dict]:
             "size": size.name,
             "n": n,
             "d_w": d_w,
-            "form": "dual" if n < d_w else "primal",
+            "form": form,
             "dtype": str(dtype).removeprefix("torch."),
             "step": step,
             "milliseconds": middle[step],

@@ -9,7 +9,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from online_laplace.curvature import dual, exact, primal, spectral
+from online_laplace.curvature import dual, exact, layered, primal, spectral
+from online_laplace.curvature.layer_kernels import separable
 from online_laplace.data import Scaler, load_table, paper_splits
 from online_laplace.data.scaling import Affine
 from online_laplace.likelihood import Gaussian, Likelihood
@@ -49,7 +50,8 @@ class Case:
     @property
     def structures(self) -> tuple[Structure, ...]:
         """The exact curvatures that can hold these hyperparameters."""
-        return (primal, dual, spectral) if self.hyper.scalar else (primal, dual)
+        by_layers = (layered,) if separable(self.tangent.J, self.hyper.prior) else ()
+        return (primal, dual, *by_layers, *((spectral,) if self.hyper.scalar else ()))
 
     def precisions(self) -> dict[str, Precision]:
         return {each.name: each(self.tangent, self.hyper.prior).at(self.hyper) for each in self.structures}

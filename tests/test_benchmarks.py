@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from online_laplace.curvature import costs
 from online_laplace.data import load_table
 from online_laplace.protocol.runner import run_procedure
 from online_laplace.protocol.training import training
@@ -23,10 +24,13 @@ ROOT = Path(__file__).parents[1]
 
 # The scripts find each other because they lie in one folder; for as long as they are imported, so do we.
 sys.path.insert(0, str(ROOT / "benchmarks"))
-bench, bench_table, compare, floor, growth, peer, quality_table, sizes, speed_pages, stopwatch, quality = (
+(
+    bench, bench_table, compare, floor, forms, growth, peer, quality_table, sizes, speed_pages, stopwatch,
+    quality,
+) = (
     importlib.import_module(name)
     for name in (
-        "bench", "bench_table", "compare", "floor", "growth", "peer", "quality_table", "sizes",
+        "bench", "bench_table", "compare", "floor", "forms", "growth", "peer", "quality_table", "sizes",
         "speed_pages", "stopwatch", "time_to_quality",
     )
 )  # fmt: skip
@@ -82,7 +86,7 @@ def test_the_suite_gives_a_row_for_every_step_and_leaves_the_peer_empty_where_th
     assert {"commit", "threads", "versions", "pools"} <= set(found)
     assert all(pool["threads"] == 1 for pool in found["pools"])
     assert [row["step"] for row in found["rows"]] == 2 * list(bench.STEPS)
-    assert {row["form"] for row in found["rows"]} == {"primal", "dual"}
+    assert {row["form"] for row in found["rows"]} == {"primal", "layered"}
     for row in found["rows"]:
         assert set(row) >= REQUIRED
         assert row["ratio_to_floor"] == pytest.approx(row["milliseconds"] / row["floor_milliseconds"])
@@ -235,3 +239,26 @@ def test_a_page_is_filled_from_stored_runs_and_says_which_is_missing(monkeypatch
     assert bench_table.markdown(found) in full
     assert "6 ratios to the floor differ by 0.0%" in full
     assert speed_pages.filled(full, tmp_path) == full
+
+
+def test_the_forms_are_chosen_by_the_constants_that_were_measured():
+    rows = json.loads((ROOT / "docs/data/forms.json").read_text())["rows"]
+    fitted = forms.fit(rows)
+    for name, constant in costs.CONSTANTS._asdict().items():
+        assert constant == pytest.approx(fitted[name], rel=0.1)
+    assert max(forms.regrets(rows)) < 1.1
+    assert max(forms.regrets(rows, costs.CONSTANTS._replace(cubes=0.0, entries=0.0))) > 1.5  # they do decide
+
+
+def test_a_form_is_measured_by_steps_of_it():
+    network, rows = sizes.MLP(2, (3,)), sizes.made_up(12, 2).rows
+    for form in costs.FORMS:
+        assert forms.stepping(form, network, "ard", rows)().keys() == {form}
+
+
+def test_a_million_weights_fit_in_four_gigabytes():
+    stored = json.loads((ROOT / "docs/data/million_weights.json").read_text())
+    assert len(stored["cases"]) == 3
+    for case in stored["cases"]:
+        assert case["weights"] >= 10**6 and case["rows"] == 1000 and case["form"] == "layered"
+        assert case["peak_bytes"] < 4e9

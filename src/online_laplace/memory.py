@@ -24,6 +24,12 @@ JACOBIANS = 2
 BLOCKS = 5
 MATRICES = 4
 
+# Where J is held by factors: those of two linearisations and what is made of them, the small kernels beside
+# H, and for every weight snapshots, directions and moments.
+FACTORS = 6
+KERNELS = 3
+PER_WEIGHT = 30
+
 # Numbers held for every residual (outputs, residuals, scores) and for every input (copies of the table).
 PER_RESIDUAL = 20
 PER_INPUT = 6
@@ -37,17 +43,23 @@ def needed_bytes(
     outputs: int = 1,
     inputs: int = 0,
     device: str = "cpu",
+    factors: int | None = None,
 ) -> int:
     """The peak of training `members` networks of this many weights.
 
     `residuals` are rows times outputs, each with a noise level and a matrix of its own; `inputs` are the
-    numbers in the table of features.
+    numbers in the table of features; `factors` those that hold the Jacobian of a row, where it has factors.
     """
     smaller = min(residuals, weights)
     J = 8 * members * residuals * weights
-    held = held_bytes(J, residuals, weights, torch.device(device))
-    jacobians = (JACOBIANS if held == J else BLOCKS) * held
     matrices = 8 * members * (MATRICES + outputs - 1) * smaller * smaller
+    if factors is not None and residuals < weights:
+        by_factors = 8 * members * FACTORS * (residuals // outputs) * factors
+        matrices += 8 * members * (KERNELS * smaller * smaller + PER_WEIGHT * weights)
+        jacobians = min(JACOBIANS * J, by_factors)
+    else:
+        held = held_bytes(J, residuals, weights, torch.device(device))
+        jacobians = (JACOBIANS if held == J else BLOCKS) * held
     rows = 8 * (members * PER_RESIDUAL * residuals + PER_INPUT * inputs)
     return jacobians + matrices + rows
 
@@ -86,13 +98,26 @@ def memory_of(device: str) -> int:
 
 
 def check_size(
-    rows: int, outputs: int, weights: int, members: int, device: str = "cpu", *, features: int = 0
+    rows: int,
+    outputs: int,
+    weights: int,
+    members: int,
+    device: str = "cpu",
+    *,
+    features: int = 0,
+    factors: int | None = None,
 ) -> None:
     """Refuse what does not fit in memory, saying how many rows would. Raises InputError."""
 
     def needed(n: int) -> int:
         return needed_bytes(
-            n * outputs, weights, members, outputs=outputs, inputs=n * features, device=device
+            n * outputs,
+            weights,
+            members,
+            outputs=outputs,
+            inputs=n * features,
+            device=device,
+            factors=factors,
         )
 
     available = memory_of(device)

@@ -1,4 +1,4 @@
-"""The exact curvatures are one matrix in three guises."""
+"""The exact curvatures are one matrix in four guises."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 import torch
 from hypothesis import given
 
-from online_laplace.curvature import STRUCTURES, dual, exact, primal, spectral
-from online_laplace.curvature.exact import dual_is_cheaper
+from online_laplace.curvature import STRUCTURES, dual, exact, layered, primal, spectral
+from online_laplace.curvature.exact import exact_form
 from online_laplace.errors import InputError, UnknownNameError, known_name
 from online_laplace.hyper.mackay import at_mode, at_weights
 from online_laplace.model.jacobian import DenseJacobian
@@ -38,7 +38,7 @@ SURFACE = {
 
 @pytest.mark.parametrize("quantity", SURFACE)
 @given(case=cases())
-def test_primal_dual_and_spectral_agree(quantity, case):
+def test_the_forms_agree(quantity, case):
     b = normal(*case.w.shape, seed=1)
     X = normal(*case.w.shape[:-1], 4, case.network.d_in, seed=2)
     J = linearised(case.network, case.w, X)[1]
@@ -105,7 +105,7 @@ def trajectory(structure, prior, hidden, mean, steps):
 def test_the_hyperparameters_go_one_way_whatever_the_form(mean, prior, hidden, steps):
     path = trajectory(primal, prior, hidden, mean, steps)
     assert (path[0][-1] / path[0][0]).log().abs().max() > 0.1  # they do go somewhere
-    for form in (dual, spectral) if prior == "scalar" else (dual,):
+    for form in (dual, layered, spectral) if prior == "scalar" else (dual, layered):
         for mine, theirs in zip(trajectory(form, prior, hidden, mean, steps), path, strict=True):
             torch.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-12)
 
@@ -126,9 +126,11 @@ def test_the_forms_agree_on_everything_that_a_pruned_group_leaves_determined():
     [
         ("scalar", False, "primal"),
         ("scalar", False, "dual"),
+        ("scalar", False, "layered"),
         ("scalar", False, "spectral"),
         ("ard", True, "primal"),
         ("ard", True, "dual"),
+        ("ard", True, "layered"),
     ],
 )
 def test_samples_have_the_posterior_covariance(prior, per_output, form, n):
@@ -160,20 +162,41 @@ def test_samples_repeat_under_their_seed():
         assert not torch.equal(first, other)
 
 
-def test_the_cheaper_form_has_the_smaller_matrix():
-    assert not dual_is_cheaper(residuals=1000, weights=100, groups=1)
-    assert dual_is_cheaper(residuals=100, weights=1000, groups=1)
-    assert dual_is_cheaper(residuals=100, weights=1000, groups=5)
+@pytest.mark.parametrize(
+    ("n", "network", "prior", "form"),
+    [
+        (3, MLP(2, (3,)), "scalar", "dual"),
+        (50, MLP(2, (3,)), "scalar", "primal"),
+        (200, MLP(8, (50, 50)), "scalar", "layered"),
+        (200, MLP(8, (50, 50)), "ard", "layered"),
+        (5000, MLP(8, (50, 50)), "scalar", "primal"),
+    ],
+)
+def test_the_default_is_the_cheapest_form(n, network, prior, form):
+    case = make_case(network, n, prior=prior)
+    assert exact_form(case.tangent.J, case.hyper.prior) == form
+    if n <= 200:
+        assert type(exact(case.tangent, case.hyper.prior)).__name__ == f"{form.title()}GGN"
 
 
-@pytest.mark.parametrize(("n", "kind"), [(3, "DualGGN"), (50, "PrimalGGN")])
-def test_the_default_is_the_cheaper_form(n, kind):
-    case = make_case(MLP(2, (3,)), n)
-    assert type(exact(case.tangent, case.hyper.prior)).__name__ == kind
+def test_groups_that_mix_inputs_and_outputs_of_a_layer_leave_the_layers_out():
+    network = MLP(8, (50, 50))
+    labels = [f"group {i % 7}" for i in range(network.d_w)]
+    case = make_case(network, 200, prior=labels)
+    assert exact_form(case.tangent.J, case.hyper.prior) == "dual"
+    with pytest.raises(InputError, match="these mix both within one matrix: use dual or primal"):
+        layered(case.tangent, case.hyper.prior)
+
+
+def test_the_layered_form_refuses_a_jacobian_without_layers():
+    case = make_case(MLP(2, (3,)), 3)
+    tangent = replace(case.tangent, J=DenseJacobian(case.tangent.J.whole))
+    with pytest.raises(InputError, match="held by its layers: use dual or primal"):
+        layered(tangent, case.hyper.prior)
 
 
 def test_a_structure_is_known_by_its_name_and_another_is_refused_with_the_nearest():
-    assert set(STRUCTURES) == {"auto", "primal", "dual", "spectral", "diagonal"}
+    assert set(STRUCTURES) == {"auto", "primal", "dual", "layered", "spectral", "diagonal"}
     assert all(structure.name == name for name, structure in STRUCTURES.items())
     assert [name for name, structure in STRUCTURES.items() if not structure.exact] == ["diagonal"]
     with pytest.raises(UnknownNameError, match="unknown curvature 'spectal': did you mean 'spectral'"):

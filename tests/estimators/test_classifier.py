@@ -15,7 +15,8 @@ from sklearn.model_selection import cross_val_score
 
 from online_laplace import OnlineLaplaceClassifier, OnlineLaplaceRegressor, load
 from online_laplace.errors import InputError
-from online_laplace.estimators.folds import TEMPERATURES, assign_folds
+from online_laplace.pool.classes import TEMPERATURES
+from online_laplace.pool.folds import assign_blocks, together
 from online_laplace.predictive.forms import FORMS
 from online_laplace.predictive.reliability import reliability
 
@@ -114,20 +115,8 @@ def test_what_is_chosen_is_best_on_the_rows_left_out(rows):
 def test_members_do_not_see_their_fold(fitted, rows):
     X, y = rows
     weight = fitted._fit.networks.rows.weight.numpy()
-    fold = assign_folds(X, np.searchsorted(fitted.classes_, y), None, 3)
+    fold = assign_blocks(together(X), 3, None, np.searchsorted(fitted.classes_, y))
     np.testing.assert_array_equal(weight, fold != np.arange(3)[:, None])
-
-
-def test_folds_keep_equal_rows_together_spread_classes_and_ignore_order_and_repetition():
-    random = np.random.default_rng(0)
-    X, classes = random.normal(size=(60, 2)), np.repeat([0, 1, 2], [30, 25, 5])
-    fold = assign_folds(X, classes, None, 5)
-    for one, count in ((0, 30), (1, 25), (2, 5)):
-        assert np.bincount(fold[classes == one]).tolist() == [count // 5] * 5
-    times = random.integers(1, 4, size=60)
-    given = random.permutation(np.repeat(np.arange(60), times))
-    np.testing.assert_array_equal(assign_folds(X[given], classes[given], None, 5), fold[given])
-    np.testing.assert_array_equal(assign_folds(X, classes, times.astype(float), 5), fold)
 
 
 def test_a_weight_is_a_number_of_rows():

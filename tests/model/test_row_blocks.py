@@ -5,13 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 from hypothesis import given
+from torch import nn
 
 from online_laplace import memory
 from online_laplace.curvature import dual, spectral
 from online_laplace.errors import InputError
 from online_laplace.memory import held_bytes
 from online_laplace.model.jacobian import BlockJacobian, DenseJacobian, forward_rows, linearise_rows
+from online_laplace.model.layered import LayeredJacobian
 from online_laplace.model.mlp import MLP
+from online_laplace.model.module import ModuleNetwork
 from online_laplace.model.tangent import singular_basis
 from problems import cases, linearised, make_case, normal
 
@@ -66,10 +69,13 @@ def test_weights_of_many_replicas_on_the_same_rows(small):
     close(f, network.forward(w, X))
 
 
-def test_fewer_rows_than_weights_stay_whole_however_large(small):
+@pytest.mark.parametrize("by_layers", [True, False])
+def test_fewer_rows_than_weights_stay_whole_however_large(small, by_layers):
     case = make_case(MLP(3, (5,), 2), 9, replicas=(2,))
-    f, J = linearise_rows(case.network, case.w, case.rows.X)
-    assert isinstance(J, DenseJacobian)
+    layers = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2))
+    network = case.network if by_layers else ModuleNetwork(layers, 2)
+    f, J = linearise_rows(network, case.w, case.rows.X)
+    assert isinstance(J, LayeredJacobian if by_layers else DenseJacobian)
     for mine, whole in zip((f, J.whole), linearised(case.network, case.w, case.rows.X), strict=True):
         close(mine, whole)
 

@@ -1,6 +1,8 @@
-"""Folds, members that leave one out, and the weights of a mixture."""
+"""Blocks that members leave out, and the weights and the width of a mixture."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import pytest
@@ -10,14 +12,18 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from online_laplace.curvature import exact
-from online_laplace.errors import InputError
 from online_laplace.likelihood import Gaussian
 from online_laplace.model.mlp import MLP
 from online_laplace.model.model import Model
 from online_laplace.model.network import initial_weights
-from online_laplace.pool.folds import LeftOut, assign_folds
+from online_laplace.pool.candidates import arcs
+from online_laplace.pool.folds import LeftOut, assign_blocks, together
+from online_laplace.pool.narrowing import HeldOutComponents, centre, towards
+from online_laplace.pool.numbers import Numbers
 from online_laplace.pool.stacking import density_weights, squared_error_weights
-from online_laplace.pool.training import predict_snapshots, snapshot_steps, train_snapshots
+from online_laplace.pool.training import joined_stages, snapshot_steps, train_stages
+from online_laplace.predictive.gaussian import GaussianPredictive
+from online_laplace.predictive.mixture import Mixture
 from online_laplace.types import Rows
 from problems import normal, ridges
 
@@ -25,41 +31,74 @@ LIKE = torch.empty(0, dtype=torch.float64)
 
 
 @given(seed=st.integers(0, 1000), count=st.integers(2, 5))
-def test_rows_with_the_same_inputs_are_in_one_fold_and_folds_are_even(seed, count):
+def test_rows_with_the_same_inputs_are_in_one_block_and_blocks_are_even(seed, count):
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 40, (60, 1)).astype(float)
-    folds = assign_folds(X, count, seed)
+    blocks = assign_blocks(together(X), count)
     for value in np.unique(X):
-        assert len(set(folds[X[:, 0] == value])) == 1
-    sizes, largest = np.bincount(folds, minlength=count), np.unique(X, return_counts=True)[1].max()
+        assert len(set(blocks[X[:, 0] == value])) == 1
+    sizes, largest = np.bincount(blocks, minlength=count), np.unique(X, return_counts=True)[1].max()
     assert sizes.min() > 0 and sizes.max() - sizes.min() <= largest
 
 
-def test_groups_stay_together_also_where_they_share_rows():
+def test_groups_stay_together_also_where_they_share_rows_in_any_order():
     X = np.array([[0.0], [0.0], [1.0], [2.0], [3.0], [4.0]])
     groups = np.array(["a", "b", "b", "c", "c", "d"])
-    folds = assign_folds(X, 2, groups=groups)
-    assert folds[0] == folds[1] == folds[2] and folds[3] == folds[4]
-    with pytest.raises(InputError, match="3 different rows cannot be divided into 4 folds"):
-        assign_folds(X, 4, groups=groups)
-
-
-def test_every_row_is_left_out_once_and_what_members_say_of_it_comes_back_in_order():
-    rows = Rows(normal(23, 2, seed=0), normal(23, 1, seed=1))
-    left = LeftOut.of(assign_folds(rows.X.numpy(), 4), 4, LIKE)
-    training, held_out = left.training(rows), left.held_out(rows)
-    assert (training.weight.sum(-1) + held_out.weight.sum(-1) == 23).all()
-    collected = left.collect(held_out.X, 23)
-    torch.testing.assert_close(collected, rows.X)
-    # six members of four folds: two folds are left out twice, and the mean of equal values is the value
-    twice = LeftOut.of(assign_folds(rows.X.numpy(), 4), 6, LIKE)
-    torch.testing.assert_close(twice.collect(twice.held_out(rows).X, 23), rows.X)
+    sets = together(X, groups)
+    assert sets[0] == sets[1] == sets[2] and sets[3] == sets[4] and len(set(sets)) == 3
+    order = np.random.default_rng(0).permutation(6)
+    np.testing.assert_array_equal(together(X[order], groups[order]), sets[order])
 
 
 @given(seed=st.integers(0, 1000))
+def test_blocks_do_not_depend_on_the_order_of_rows_or_on_how_they_are_repeated(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((25, 2))
+    times = rng.integers(1, 4, 25)
+    classes = rng.integers(0, 3, 25)
+    weighted = assign_blocks(together(X), 4, times.astype(float), classes)
+    given = rng.permutation(np.repeat(np.arange(25), times))
+    np.testing.assert_array_equal(assign_blocks(together(X[given]), 4, None, classes[given]), weighted[given])
+
+
+def test_every_class_is_in_every_block_and_a_class_with_one_row_in_none():
+    X = normal(41, 2, seed=0).numpy()
+    classes = np.array([0] * 24 + [1] * 16 + [2])
+    blocks = assign_blocks(together(X), 4, classes=classes)
+    for one, times in ((0, 6), (1, 4)):
+        assert (np.bincount(blocks[classes == one], minlength=4) == times).all()
+    assert blocks[-1] == -1
+
+
+@given(members=st.integers(2, 9), more=st.integers(0, 9), left_out=st.integers(1, 4))
+def test_every_block_is_left_out_and_members_leave_equally_many(members, more, left_out):
+    blocks = members + more
+    away = arcs(blocks, members, left_out)
+    assert {block for each in away for block in each} == set(range(blocks))
+    assert len(away) == members and len({len(set(each)) for each in away}) == 1
+
+
+def test_what_members_say_of_rows_that_they_left_out_comes_back_row_by_row():
+    rows = Rows(normal(23, 2, seed=0), normal(23, 1, seed=1))
+    # Eight blocks, and members leave out three of them: half of the blocks are left out twice.
+    left = LeftOut.of(assign_blocks(together(rows.X.numpy()), 8), arcs(8, 4, 3), LIKE)
+    training, held_out = left.training(rows), left.held_out(rows)
+    assert (training.weight.sum(-1) + held_out.weight.sum(-1) == 23).all()
+    collected, there = left.by_row(held_out.X, 23)
+    assert there[0].all() and 0 < there[1].sum() < 23
+    for time in range(2):
+        torch.testing.assert_close(collected[time][there[time]], rows.X[there[time]])
+    assert (collected[1][~there[1]] == 0).all()
+    seen = left.seen(23)
+    assert (seen.sum(0) == 4 - there.sum(0)).all()
+    some = left.of_members(slice(1, 3))
+    torch.testing.assert_close(some.training(rows).X, training.X[1:3])
+
+
+@pytest.mark.parametrize("seed", range(4))
 def test_density_weights_are_those_that_a_general_optimiser_finds(seed):
     log_density = 2 * normal(40, 3, seed=seed)
-    weights = density_weights(log_density, iterations=5000)
+    weights = density_weights(log_density, iterations=3000)
     assert weights.sum() == pytest.approx(1) and (weights >= 0).all()
 
     def mean(w):
@@ -70,6 +109,11 @@ def test_density_weights_are_those_that_a_general_optimiser_finds(seed):
     )
     reached = torch.logsumexp(weights.log() + log_density, -1).mean().item()
     assert reached >= -found.fun - 1e-5
+    # A row of weight two is a row given twice.
+    counted = torch.ones(40, dtype=torch.float64)
+    counted[:7] = 2
+    twice = torch.cat([log_density, log_density[:7]])
+    torch.testing.assert_close(density_weights(log_density, counted), density_weights(twice))
 
 
 @given(seed=st.integers(0, 1000))
@@ -84,18 +128,88 @@ def test_no_weights_of_a_grid_have_a_smaller_squared_error(seed):
 
 
 def test_one_run_serves_every_length_of_training():
-    assert snapshot_steps(30) == [18, 21, 24, 27, 30] and snapshot_steps(3) == [1, 2, 3]
+    assert snapshot_steps(30, 5) == [18, 21, 24, 27, 30] and snapshot_steps(3, 5) == [1, 2, 3]
     rows = ridges(40, replicas=(2,))
     model = Model.of(MLP(2, (3,)), Gaussian(), "scalar", exact)
     w = initial_weights(model.network, [0, 1], rows.X)
-    together = train_snapshots(model, rows, w, [10, 30])
-    for length in (10, 30):
-        alone = train_snapshots(model, rows, w, [length])[length]
-        for mine, theirs in zip(together[length], alone, strict=True):
+
+    def trained(lengths, chosen=slice(None)):
+        some = Rows(rows.X[chosen], rows.y[chosen])
+        return train_stages(model, some, some, Numbers().describe, w[chosen], lengths, 3)
+
+    both = trained([10, 30])
+    for place, length in enumerate((10, 30)):
+        (alone,) = trained([length])
+        assert alone.length == both[place].length == length
+        for mine, theirs in zip(both[place].snapshots, alone.snapshots, strict=True):
             assert torch.equal(mine, theirs)
-    predicted = predict_snapshots(model, together[30], rows, rows.X)
-    assert predicted.mean.shape == (2, 40, 1)
-    assert (predicted.log_density(rows.y).mean((-2, -1)) > -1).all()
+    said = both[1].said
+    assert said["mean"].shape == (2, 3, 40, 1) and (said["log_density"].mean() > -1)
+    # Groups of members, put together, are all of them.
+    apart = joined_stages([trained([10, 30], slice(0, 1)), trained([10, 30], slice(1, 2))])
+    torch.testing.assert_close(apart[1].snapshots.w, both[1].snapshots.w, rtol=1e-4, atol=1e-6)
+    assert [len(stage.outcomes) for stage in apart] == [2, 2]
+
+
+def test_training_that_runs_out_of_time_ends_where_it_is():
+    rows = ridges(40, replicas=(2,))
+    model = Model.of(MLP(2, (3,)), Gaussian(), "scalar", exact)
+    w = initial_weights(model.network, [0, 1], rows.X)
+    (stage,) = train_stages(model, rows, rows, Numbers().describe, w, [10, 30], 3, seconds=0.0)
+    assert stage.length == 1 and stage.snapshots.w.shape[1] == 1
+
+
+def test_the_factor_of_a_mixture_is_that_of_its_definition():
+    rng = np.random.default_rng(0)
+    n, c = 400, 3
+    truth = torch.from_numpy(rng.standard_normal(n))
+    mean = truth + 0.8 * torch.from_numpy(rng.standard_normal((c, 1, n)))
+    variance = torch.full((c, 1, n), 0.8**2)
+    weights = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
+    there = torch.ones(1, n, dtype=torch.bool)
+    components = HeldOutComponents(mean, variance, weights, truth, there, torch.ones(n, dtype=torch.float64))
+    factor = components.factor(members=1)
+
+    def mean_log_density(f):
+        middle = centre(mean[:, 0], variance[:, 0], weights[:, None])
+        mixture = Mixture(
+            GaussianPredictive(
+                mean[:, 0, :, None], torch.zeros(c, n, 1, dtype=torch.float64), variance[:, 0, :, None]
+            ),
+            weights,
+        ).to_units(towards(middle[:, None], f))
+        return mixture.log_density(truth[:, None]).mean().item()
+
+    best = max(np.linspace(0.3, 1.2, 91), key=mean_log_density)
+    assert factor == pytest.approx(best, abs=0.011)
+    assert factor < 0.8  # the members err on their own, and their mixture is too wide
+
+
+def test_the_factor_of_many_members_is_continued_from_one_and_two():
+    """Where members' errors are independent, a mean of many errs less, and the continued factor says so."""
+    rng = np.random.default_rng(1)
+    n = 4000
+    truth = torch.from_numpy(rng.standard_normal(n))
+    noise = 0.5 * torch.from_numpy(rng.standard_normal(n))
+
+    def members(count):
+        return (truth + 0.5 * torch.from_numpy(rng.standard_normal((count, n)))).unsqueeze(0)
+
+    y = truth + noise
+    one = torch.ones(1, dtype=torch.float64)
+    counted = torch.ones(n, dtype=torch.float64)
+
+    def held_out(count):
+        there = torch.ones(count, n, dtype=torch.bool)
+        return HeldOutComponents(
+            members(count), torch.full((1, count, n), 0.5, dtype=torch.float64), one, y, there, counted
+        )
+
+    continued = held_out(2).factor(members=10)
+    ten = held_out(10)
+    direct = math.exp(ten._best(list(range(10)), torch.ones(n, dtype=torch.bool)))
+    assert held_out(1).factor(members=10) == pytest.approx(1, abs=0.05)
+    assert continued == pytest.approx(direct, rel=0.1)
 
 
 def test_a_part_that_failed_gets_no_weight_and_harms_no_other():

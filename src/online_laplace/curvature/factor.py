@@ -9,6 +9,8 @@ from torch import Tensor
 
 from online_laplace.curvature import lapack
 from online_laplace.curvature.device import triton_kernels
+from online_laplace.curvature.kernels import gram
+from online_laplace.curvature.rooms import hold, room
 
 
 class Factor(ABC):
@@ -20,6 +22,11 @@ class Factor(ABC):
 
     failed: Tensor
     inverse: Tensor  # L⁻¹ (…, d, d), zero above the diagonal
+
+    @property
+    @abstractmethod
+    def order(self) -> int:
+        """d."""
 
     @abstractmethod
     def logdet(self) -> Tensor:
@@ -41,6 +48,10 @@ class Factor(ABC):
     def trace_inverse(self) -> Tensor:
         """Tr(H⁻¹), the squared norm of L⁻¹: (…)."""
 
+    def whole_inverse(self) -> Tensor:
+        """H⁻¹ = L⁻ᵀ L⁻¹, the triangle that `gram` makes: (…, d, d)."""
+        return gram([self.inverse])
+
     def diag_inverse(self) -> Tensor:
         """The diagonal of H⁻¹, the squared column norms of L⁻¹: (…, d)."""
         return self.inverse.square().sum(-2)
@@ -53,15 +64,24 @@ def factorise(M: Tensor, diagonal: Tensor, scale: Tensor | None = None, *, take_
     """
     if device := triton_kernels(M):
         return InvertedFactor(*device.factorise(M, diagonal, scale))
-    H = M if take_over else M.clone()
-    if scale is not None:
-        H.mul_(scale.unsqueeze(-1))
+    if not take_over and lapack.serves(M) and (kept := room("factor", M.shape, M)) is not None:
+        H = kept.copy_(M) if scale is None else torch.mul(M, scale.unsqueeze(-1), out=kept)
+        H.diagonal(dim1=-2, dim2=-1).add_(diagonal)
+        factor = LapackFactor(H)
+        hold("factor", factor)
+        return factor
+    if scale is None:
+        H = M if take_over else M.clone()
+    else:
+        H = M.mul_(scale.unsqueeze(-1)) if take_over else M * scale.unsqueeze(-1)
     H.diagonal(dim1=-2, dim2=-1).add_(diagonal)
     return LapackFactor(H) if lapack.serves(H) else InvertedFactor(*_invert(H))
 
 
 class LapackFactor(Factor):
     """L in the place of H, and L⁻¹ in the place of L once somebody asks for it: one matrix at any time.
+
+    The matrix may serve another factor as soon as this one is gone: whoever needs L⁻¹ keeps the factor.
 
     Solving by L is more exact than multiplying by L⁻¹, so that it is best done before.
     """
@@ -84,11 +104,20 @@ class LapackFactor(Factor):
             self._inverted = True
         return self._matrix.view(self.shape)
 
+    @property
+    def order(self) -> int:
+        return self.shape[-1]
+
     def logdet(self) -> Tensor:
         return self._logdet
 
     def trace_inverse(self) -> Tensor:
         return lapack.squared_norms(self.inverse.view(self._matrix.shape)).reshape(self.shape[:-2])
+
+    def whole_inverse(self) -> Tensor:
+        product = self.inverse.clone()
+        lapack.transposed_product_(product.view(self._matrix.shape))
+        return product
 
     def solve(self, b: Tensor) -> Tensor:
         solved = b.expand(*self.shape[:-2], -1).clone(memory_format=torch.contiguous_format)
@@ -114,6 +143,10 @@ class InvertedFactor(Factor):
     def __init__(self, inverse: Tensor, logdet: Tensor, failed: Tensor) -> None:
         """Take what a device has computed: (…, d, d), (…) and (…)."""
         self.inverse, self._logdet, self.failed = inverse, logdet, failed
+
+    @property
+    def order(self) -> int:
+        return self.inverse.shape[-1]
 
     def logdet(self) -> Tensor:
         return self._logdet

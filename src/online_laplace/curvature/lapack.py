@@ -120,6 +120,13 @@ def solve_lower_(L: Tensor, B: Tensor, *, inverted: bool, transposed: bool = Fal
     _for_each(len(L), work, d * d * m / 2)
 
 
+def transposed_product_(L: Tensor) -> None:
+    """Overwrite the lower triangles of L (r, d, d) with those of LᵀL."""
+    d = L.shape[-1]
+    info, lauum = ctypes.byref(ctypes.c_int(0)), _routine("lauum", L.dtype)
+    _for_each(len(L), lambda i: lauum(b"U", _int(d), _at(L, i), _int(d), info), d**3 / 6)
+
+
 def squared_norms(A: Tensor) -> Tensor:
     """The sum of the squares of each matrix: (r, d, d) → (r,)."""
     dot, size = _routine("dot", A.dtype, _REAL[A.dtype]), _int(A[0].numel())

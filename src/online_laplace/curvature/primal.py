@@ -76,7 +76,7 @@ class PrimalPrecision(Precision):
         """β_b Tr(H⁻¹ G_b); with one β it is the total that the groups hold."""
         if self.hyper.beta.shape[-1] == 1:
             return self.group_gamma().sum(-1, keepdim=True)
-        inverse = gram([self.factor.inverse]).unsqueeze(-3)
+        inverse = self.factor.whole_inverse().unsqueeze(-3)
         return self.hyper.beta * sum_of_products(inverse, self.G)
 
     def covariance(self, J: Tensor) -> Tensor:

@@ -16,8 +16,9 @@ from online_laplace.model.prior import Hyper
 from online_laplace.posterior.posterior import Posterior
 from online_laplace.train.adam import Adam
 from online_laplace.train.checkpoint import Arrays, Checkpoint
-from online_laplace.train.loop import Monitor
-from online_laplace.train.observe import Info, Scored, observe
+from online_laplace.train.gauss_newton import GaussNewtonState
+from online_laplace.train.loop import Monitor, State
+from online_laplace.train.observe import Info, Linearised, Scored, observe
 from online_laplace.train.online import MEANS
 from online_laplace.train.procedures import (
     OPTIMISERS,
@@ -118,7 +119,7 @@ def train(
             "curvature does not know: use an exact curvature, or train by ol"
         )
     monitor = Monitor(
-        observe=lambda state: observe_scored(model, data, state.w, state.hyper),
+        observe=lambda state: observe_scored(model, data, state.w, state.hyper, _linearised(state)),
         every=plan.observe_every,
         tolerance=plan.tolerance if plan.procedure in MEANS else 0.0,
         on_step=on_step,
@@ -137,8 +138,15 @@ def train(
     return [online]
 
 
-def observe_scored(model: Model, data: TrainingData, w: Tensor, hyper: Hyper) -> Info:
-    """An observation at w, with scores in the target's own units."""
+def _linearised(state: State) -> Linearised | None:
+    """What a state of Gauss-Newton knows of its weights already."""
+    return Linearised(state.tangent, state.ggn) if isinstance(state, GaussNewtonState) else None
+
+
+def observe_scored(
+    model: Model, data: TrainingData, w: Tensor, hyper: Hyper, there: Linearised | None = None
+) -> Info:
+    """An observation at w, linearised `there` or anew, with scores in the target's own units."""
 
     def score(w: Tensor, hyper: Hyper, H: Precision) -> Scored:
         posterior = Posterior(model, w, hyper, H)
@@ -146,7 +154,7 @@ def observe_scored(model: Model, data: TrainingData, w: Tensor, hyper: Hyper) ->
         train = _score(posterior, data.train, data.units) if data.score_train else None
         return Scored(train, test)
 
-    return observe(model, w, hyper, data.train, score)
+    return observe(model, w, hyper, data.train, score, there)
 
 
 def _score(posterior: Posterior, rows: Rows, units: Affine[Tensor]) -> object:

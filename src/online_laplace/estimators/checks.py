@@ -53,6 +53,19 @@ def checked_weights(given: ArrayLike | None, rows: Floats) -> Floats | None:
     return weight
 
 
+def checked_groups(given: ArrayLike | None, rows: Floats, seen: Any) -> Any:
+    """The group of every row that is seen, as an array; None for none. Raises InputError."""
+    if given is None:
+        return None
+    groups = np.asarray(given)
+    if groups.shape != (len(rows),):
+        raise InputError(f"groups must name a group for each of the {len(rows)} rows, not {groups.shape}")
+    if groups.dtype.kind == "f" and not np.isfinite(groups).all():
+        raise InputError("groups has a value that is missing: give every row a group")
+    # Names of several types cannot be sorted, but be told apart.
+    return groups[seen] if groups.dtype.kind != "O" else np.array([str(one) for one in groups[seen]])
+
+
 def _place(values: Any, kind: str, names: Sequence[str] | None) -> str:
     """Where the first value is that is not finite, in words."""
     try:

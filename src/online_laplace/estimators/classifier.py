@@ -17,11 +17,15 @@ from online_laplace.data.checks import Floats, Integers
 from online_laplace.errors import known_name
 from online_laplace.estimators import labels
 from online_laplace.estimators.base import OnlineLaplaceEstimator
-from online_laplace.estimators.checks import checked_weights, validated
-from online_laplace.estimators.folds import assign_folds, choose_predictive
+from online_laplace.estimators.checks import checked_groups, checked_weights, validated
+from online_laplace.estimators.folds import choose_predictive
+from online_laplace.estimators.pooling import PoolFit, PoolSettings
 from online_laplace.estimators.targets import ClassTarget
 from online_laplace.estimators.training import Fit
 from online_laplace.likelihood import Categorical
+from online_laplace.pool.candidates import CLASS_PRESETS
+from online_laplace.pool.classes import Classes
+from online_laplace.pool.folds import assign_blocks, together
 from online_laplace.predictive.forms import FORMS
 
 PREDICTIVE = ("auto", *FORMS)
@@ -95,21 +99,27 @@ class OnlineLaplaceClassifier(ClassifierMixin, OnlineLaplaceEstimator):  # type:
     _score_train = False
     _fewest_outputs = 2
 
+    _network = defaults.CLASS_NETWORK
+    _presets = CLASS_PRESETS
+
     def __init__(
         self,
-        hidden: int | Sequence[int] = defaults.CLASS_HIDDEN,
-        activation: str = defaults.ACTIVATION,
-        procedure: str = defaults.PROCEDURE,
-        optimiser: str = defaults.OPTIMISER,
-        prior: str = defaults.CLASS_PRIOR,
-        members: int = defaults.CLASS_MEMBERS,
-        max_steps: int = defaults.CLASS_STEPS,
+        hidden: int | Sequence[int] | None = None,
+        activation: str | None = None,
+        procedure: str | None = None,
+        optimiser: str | None = None,
+        prior: str | None = None,
+        members: int | None = None,
+        max_steps: int | None = None,
         tol: float = 1e-6,
         warm_start: bool = False,
         random_state: int | np.random.RandomState | None = None,
         device: str = "cpu",
         verbose: bool = False,
         predictive: str = "auto",
+        preset: str = defaults.PRESET,
+        time_limit: float | None = None,
+        n_jobs: int | None = None,
     ) -> None:
         super().__init__(
             hidden,
@@ -124,14 +134,24 @@ class OnlineLaplaceClassifier(ClassifierMixin, OnlineLaplaceEstimator):  # type:
             random_state,
             device,
             verbose,
+            preset,
+            time_limit,
+            n_jobs,
         )
         self.predictive = predictive
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Train on the rows X (n, d) and their labels y (n,): strings, whole numbers or booleans.
 
         A row of `sample_weight` two counts as if it were given twice, one of weight zero as if it were not
-        there. A fit that is refused, fails or is interrupted leaves the estimator as it was.
+        there. Rows of one of `groups` (n,) are left out of training together, as are rows with the same
+        inputs. A fit that is refused, fails or is interrupted leaves the estimator as it was.
 
         Raises:
             InputError: a setting or the data cannot be used; the message says what to change.
@@ -146,13 +166,30 @@ class OnlineLaplaceClassifier(ClassifierMixin, OnlineLaplaceEstimator):  # type:
             if weight is not None:
                 seen = weight > 0
                 rows, codes, weight = rows[seen], codes[seen], weight[seen]
-            fold = assign_folds(rows, codes, weight, self.members) if self.members > 1 else None
-            fit = self._train(rows, labels.indicators(codes, len(classes)), weight, fold)
-            networks = choose_predictive(fit.networks, self.predictive)
-            self._adopt(replace(fit, networks=networks), classes)
+                groups = checked_groups(groups, np.empty(len(seen)), seen)
+            self._adopt(self._trained(rows, codes, len(classes), weight, groups), classes)
         _warn_of_single_rows(classes, codes)
         self._warn_of_failures()
         return self
+
+    def _trained(
+        self, rows: Floats, codes: Integers, classes: int, weight: Floats | None, groups: ArrayLike | None
+    ) -> Fit | PoolFit:
+        """The pool, or the named network, whose members leave rows out to choose the predictive form by."""
+        indicators = labels.indicators(codes, classes)
+        if not self._is_named:
+            return self._train_pool(rows, indicators, weight, groups, Classes(self.predictive), codes)
+        members = self._of_network("members")
+        fold = None
+        if members > 1:
+            sets = together(rows, checked_groups(groups, rows, slice(None)))
+            fold = assign_blocks(sets, members, weight, codes)
+        fit = self._train(rows, indicators, weight, fold)
+        return replace(fit, networks=choose_predictive(fit.networks, self.predictive))
+
+    def _suited(self, settings: PoolSettings) -> PoolSettings:
+        """Classes have one kind of noise."""
+        return replace(settings, targets={"constant": self._target()})
 
     def check_settings(self) -> None:
         """Refuse settings that `fit` would refuse. Raises InputError."""
@@ -187,7 +224,7 @@ class OnlineLaplaceClassifier(ClassifierMixin, OnlineLaplaceEstimator):  # type:
         found: Floats = self._fit.networks.mixture(rows).log_probabilities.cpu().numpy()
         return found - np.log(np.exp(found).sum(axis=1, keepdims=True))
 
-    def _adopt(self, fit: Fit, classes: Any) -> None:
+    def _adopt(self, fit: Fit | PoolFit, classes: Any) -> None:
         """Set every fitted attribute from what training left behind."""
         self._adopt_summary(fit)
         likelihood = fit.networks.model.likelihood
@@ -199,7 +236,7 @@ class OnlineLaplaceClassifier(ClassifierMixin, OnlineLaplaceEstimator):  # type:
     def _extras(self) -> dict[str, Any]:
         return {"classes": labels.to_json(self.classes_)}
 
-    def _restore(self, fit: Fit, document: Mapping[str, Any]) -> None:
+    def _restore(self, fit: Fit | PoolFit, document: Mapping[str, Any]) -> None:
         self._adopt(fit, labels.from_json(document["classes"]))
 
 

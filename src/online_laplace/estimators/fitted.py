@@ -81,9 +81,12 @@ class FittedNetworks:
     @one_thread_each()
     def mixture(self, X: Floats) -> Any:
         """The whole distribution of a new observation at every row, (m, k)."""
+        return mixture_of(self.predictions(X), len(self))
+
+    def predictions(self, X: Floats) -> Iterator[Component]:
+        """What each network predicts at every row, (m, k), one by one."""
         rows = self._tensor(X)
-        parts = (_predict(posterior, rows).to_units(self.units) for posterior in self.posteriors())
-        return mixture_of(parts, len(self))
+        return (_predict(posterior, rows).to_units(self.units) for posterior in self.posteriors())
 
     @one_thread_each()
     def covariance(self, X: Floats, *, noise: bool) -> Tensor:

@@ -5,51 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from online_laplace.data.checks import Floats, Integers
 from online_laplace.estimators.fitted import FittedNetworks
 from online_laplace.likelihood import Categorical
+from online_laplace.pool.classes import TEMPERATURES
 from online_laplace.predictive.forms import FORMS, log_probabilities, tempered
-
-# The temperatures tried. Below one, probabilities are sharper than a form's own.
-_SHARPER = (0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
-TEMPERATURES = (*_SHARPER, 1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5)
 
 # Where no row was left out nothing can be chosen. On the tables that the defaults were chosen on, no form of
 # one network was best everywhere; this one is never far too sure.
 UNCHOSEN = "probit"
-
-# The fold of a row that every member sees.
-NONE = -1
-
-_SHUFFLED_BY = 0
-
-
-def assign_folds(X: Floats, classes: Integers, weight: Floats | None, count: int) -> Integers:
-    """The fold, 0 to count − 1, of every row: equal rows in one, every class spread over all of them.
-
-    It depends on which rows there are, and not on their order or on how often each is given: a row of weight
-    two and a row given twice are the same. A class with one distinct row is in no fold (−1), so that every
-    member sees it.
-    """
-    distinct, of = np.unique(X, axis=0, return_inverse=True)
-    of = of.reshape(-1)
-    shares = np.zeros((len(distinct), classes.max() + 1))
-    np.add.at(shares, (of, classes), 1.0 if weight is None else weight)
-    class_of = shares.argmax(axis=1)
-    shuffled = np.random.RandomState(_SHUFFLED_BY).permutation(len(distinct))
-    fold = np.full(len(distinct), NONE)
-    dealt = 0
-    for one in np.unique(class_of):
-        rows = shuffled[class_of[shuffled] == one]
-        if len(rows) > 1:
-            fold[rows] = (dealt + np.arange(len(rows))) % count
-            dealt += len(rows)
-    found: Integers = fold[of]
-    return found
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,9 @@ from online_laplace.files.sealed import (
 )
 
 FORMAT = "online-laplace model"
-VERSION = 1
+# Format 2 has pools, and models of format 1 are read as they are.
+VERSION = 2
+READABLE = (1, 2)
 DOCUMENT, ARRAYS, PAGE = "model.json", "model.safetensors", "inspect.html"
 
 # What a writer that was killed can leave: arrays without their ordinary name, and files half written.
@@ -138,10 +140,10 @@ def read_document(folder: Path) -> dict[str, Any]:
         head = json.loads(path.read_bytes())
         if not isinstance(head, dict) or head.get("format") != FORMAT:
             raise InputError(f"{folder}: {DOCUMENT} was not written by online-laplace")
-        if head.get("version") != VERSION:
+        if head.get("version") not in READABLE:
             raise InputError(
                 f"{folder}: the model has format {head.get('version')}, written by online-laplace "
-                f"{head.get('package_version')}; version {__version__} reads format {VERSION}: upgrade it"
+                f"{head.get('package_version')}; version {__version__} reads up to {VERSION}: upgrade it"
             )
         return read_json(path)
     except (OSError, ValueError, RecursionError, DamagedFileError) as error:

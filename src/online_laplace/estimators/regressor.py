@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -20,8 +21,10 @@ from online_laplace.estimators.distribution import (
     torch_generator,
     without_noise,
 )
+from online_laplace.estimators.pooling import PoolFit, PoolSettings
 from online_laplace.estimators.targets import NumericTarget
 from online_laplace.estimators.training import Fit
+from online_laplace.pool.numbers import Numbers
 
 
 class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: ignore[misc]
@@ -87,21 +90,24 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
 
     def __init__(
         self,
-        hidden: int | Sequence[int] = defaults.HIDDEN,
-        activation: str = defaults.ACTIVATION,
-        procedure: str = defaults.PROCEDURE,
-        optimiser: str = defaults.OPTIMISER,
-        prior: str = defaults.PRIOR,
-        members: int = defaults.MEMBERS,
-        max_steps: int = defaults.STEPS,
+        hidden: int | Sequence[int] | None = None,
+        activation: str | None = None,
+        procedure: str | None = None,
+        optimiser: str | None = None,
+        prior: str | None = None,
+        members: int | None = None,
+        max_steps: int | None = None,
         tol: float = 1e-6,
         warm_start: bool = False,
         random_state: int | np.random.RandomState | None = None,
         device: str = "cpu",
         verbose: bool = False,
         likelihood: str = "gaussian",
-        noise: str = "constant",
+        noise: str | None = None,
         resolution: float | None = None,
+        preset: str = defaults.PRESET,
+        time_limit: float | None = None,
+        n_jobs: int | None = None,
     ) -> None:
         super().__init__(
             hidden,
@@ -116,16 +122,26 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
             random_state,
             device,
             verbose,
+            preset,
+            time_limit,
+            n_jobs,
         )
         self.likelihood = likelihood
         self.noise = noise
         self.resolution = resolution
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Train on the rows X (n, d), y (n,) or (n, targets).
 
         A row of `sample_weight` two counts as if it were given twice, one of weight zero as if it were not
-        there. A fit that is refused, fails or is interrupted leaves the estimator as it was.
+        there. Rows of one of `groups` (n,) are left out of training together, as are rows with the same
+        inputs. A fit that is refused, fails or is interrupted leaves the estimator as it was.
 
         Raises:
             InputError: a setting or the data cannot be used; the message says what to change.
@@ -139,12 +155,24 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
             one_target = targets.ndim == 1
             rows, targets = check_arrays(rows, targets)
             weight = checked_weights(sample_weight, rows)
-            self._adopt(self._train(rows, targets, weight), one_target)
+            if self._is_named:
+                self._adopt(self._train(rows, targets, weight), one_target)
+            else:
+                self._adopt(self._train_pool(rows, targets, weight, groups, Numbers()), one_target)
         self._warn_of_failures()
         return self
 
     def _target(self) -> NumericTarget:
-        return NumericTarget.of(self.likelihood, self.noise, self.resolution)
+        noise = "constant" if self.noise is None else self.noise
+        return NumericTarget.of(self.likelihood, noise, self.resolution)
+
+    def _suited(self, settings: PoolSettings) -> PoolSettings:
+        """Candidates of both kinds of noise, unless it is named or the likelihood knows one kind alone."""
+        target = self._target()
+        both = self.likelihood == "gaussian" and self.noise is None
+        preset = settings.preset if both else settings.preset.with_noise(target.noise)
+        kinds = dict.fromkeys(candidate.noise for candidate in preset.candidates)
+        return replace(settings, preset=preset, targets={kind: replace(target, noise=kind) for kind in kinds})
 
     def predict(
         self, X: ArrayLike, return_std: bool = False, return_cov: bool = False, *, noise: bool = True
@@ -217,7 +245,7 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
         """Drop the last axis, that of the targets, where y came without one."""
         return values[..., 0] if self._one_target else values
 
-    def _adopt(self, fit: Fit, one_target: bool) -> None:
+    def _adopt(self, fit: Fit | PoolFit, one_target: bool) -> None:
         """Set every fitted attribute from what training left behind."""
         noise_std = np.sqrt(fit.networks.noise_variance().cpu().numpy())
         self._adopt_summary(fit)
@@ -230,7 +258,7 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
     def _extras(self) -> dict[str, Any]:
         return {"one_target": self._one_target}
 
-    def _restore(self, fit: Fit, document: Mapping[str, Any]) -> None:
+    def _restore(self, fit: Fit | PoolFit, document: Mapping[str, Any]) -> None:
         self._adopt(fit, document["one_target"])
 
     def __getattr__(self, name: str) -> Any:

@@ -33,8 +33,15 @@ from online_laplace.estimators.model_folder import (
     read_model_arrays,
     write_model,
 )
+from online_laplace.estimators.pooling import PoolFit
+from online_laplace.estimators.saved_pool import (
+    likelihood_from_words,
+    likelihood_in_words,
+    pool_arrays,
+    pool_in_words,
+    pool_of,
+)
 from online_laplace.estimators.training import Fit, FitSummary
-from online_laplace.likelihood import KINDS, Likelihood
 from online_laplace.train.outcome import Outcome
 from online_laplace.train.trajectory import Snapshots
 from online_laplace.types import Rows
@@ -57,7 +64,8 @@ def save(
     an earlier model, which is replaced, or the disk refuses.
     """
     check_is_fitted(estimator)
-    arrays = _arrays(estimator._fit)
+    fit = estimator._fit
+    arrays = _shared_arrays(fit) | (pool_arrays(fit) if isinstance(fit, PoolFit) else _arrays(fit))
     if held_out is not None:
         arrays |= {
             f"held_out.{name}": torch.from_numpy(v.copy()) for name, v in zip("Xy", held_out, strict=True)
@@ -98,9 +106,16 @@ def load(path: str | os.PathLike[str], device: str | None = None) -> Any:
     settings = document["settings"] | ({"device": device} if device is not None else {})
     settings["hidden"] = _tuple(settings["hidden"])
     model = estimator(**settings)
-    where = model._settings().device
-    arrays = read_model_arrays(folder, document)
-    model._restore(_fit(document, {name: v.clone().to(where) for name, v in arrays.items()}), document)
+    model.check_settings()
+    arrays = {name: v.clone().to(model.device) for name, v in read_model_arrays(folder, document).items()}
+    scalers = {name: _scaler(name, arrays) for name in ("inputs", "target")}
+    rows = Rows(arrays["problem.X"], arrays["problem.y"], arrays.get("problem.weight"))
+    if "pool" in document:
+        networks, leaderboard = pool_of(document["pool"], arrays, rows, scalers["inputs"], scalers["target"])
+        fit = PoolFit(networks, _summary(document, arrays), leaderboard, {})
+        model._restore(fit, document)
+    else:
+        model._restore(_fit(document, arrays, rows, scalers), document)
     model.n_features_in_ = model._fit.networks.network.d_in
     if document["features"] is not None:
         model.feature_names_in_ = np.array(document["features"], dtype=object)
@@ -116,20 +131,19 @@ def read_held_out(folder: Path) -> tuple[Floats, Floats] | None:
 
 
 def _document(estimator: OnlineLaplaceEstimator) -> dict[str, Any]:
-    fit: Fit = estimator._fit
+    fit = estimator._fit
     settings = estimator.get_params()
     if not isinstance(settings["random_state"], Integral):
         settings["random_state"] = None  # a generator's state is not a setting
     names = getattr(estimator, "feature_names_in_", None)
-    likelihood: Any = fit.networks.model.likelihood
-    return {
+    document = {
         "format": FORMAT,
         "version": VERSION,
         "package_version": __version__,
         "estimator": type(estimator).__name__,
         "settings": {name: _plain(value) for name, value in settings.items()},
         "architecture": _plain(fit.fixed),
-        "likelihood": {"kind": type(likelihood).__name__, **asdict(likelihood)},
+        "likelihood": likelihood_in_words(fit.networks.model.likelihood),
         **estimator._extras(),
         "features": None if names is None else [str(name) for name in names],
         "rows": fit.networks.rows.n,
@@ -141,53 +155,57 @@ def _document(estimator: OnlineLaplaceEstimator) -> dict[str, Any]:
             "outcomes": [asdict(outcome) for outcome in fit.summary.outcomes],
         },
     }
+    return document | ({"pool": pool_in_words(fit)} if isinstance(fit, PoolFit) else {})
 
 
-def _arrays(fit: Fit) -> dict[str, Tensor]:
+def _shared_arrays(fit: Fit | PoolFit) -> dict[str, Tensor]:
+    """The scaled rows, their scaling, and the precisions that the summary tells."""
     networks = fit.networks
     scaling = {
         f"{name}.{part}": torch.from_numpy(np.asarray(getattr(scaler, part)))
         for name, scaler in (("inputs", networks.inputs), ("target", networks.target))
         for part in ("mean", "std")
     }
-    snapshots = {f"components.{name}": v for name, v in networks.snapshots._asdict().items()}
     rows = {"problem.X": networks.rows.X, "problem.y": networks.rows.y}
     if networks.rows.weight is not None:
         rows["problem.weight"] = networks.rows.weight
-    state = {_in_file(name): v for name, v in fit.state.items()}
-    return scaling | snapshots | rows | {"summary.alpha": torch.from_numpy(fit.summary.alpha)} | state
+    return scaling | rows | {"summary.alpha": torch.from_numpy(fit.summary.alpha)}
 
 
-def _fit(document: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> Fit:
+def _arrays(fit: Fit) -> dict[str, Tensor]:
+    snapshots = {f"components.{name}": v for name, v in fit.networks.snapshots._asdict().items()}
+    return snapshots | {_in_file(name): v for name, v in fit.state.items()}
+
+
+def _fit(
+    document: Mapping[str, Any], arrays: Mapping[str, Tensor], rows: Rows, scalers: Mapping[str, Scaler]
+) -> Fit:
     """The inverse of `_document` and `_arrays`."""
     fixed = document["architecture"] | {"hidden": tuple(document["architecture"]["hidden"])}
     architecture = Architecture(fixed["hidden"], fixed["activation"], fixed["prior"])
-    rows = Rows(arrays["problem.X"], arrays["problem.y"], arrays.get("problem.weight"))
-    likelihood = _likelihood(document, rows.targets)
-    model = architecture.model(rows.X.shape[-1], likelihood, rows.X)
+    # The first version of the format had none but Gaussian noise, a β a target.
+    told = document.get("likelihood", {"kind": "Gaussian", "targets": rows.targets, "scales": rows.targets})
+    model = architecture.model(rows.X.shape[-1], likelihood_from_words(told), rows.X)
     snapshots = Snapshots(*(arrays[f"components.{name}"] for name in Snapshots._fields))
-
-    def scaler(name: str) -> Scaler:
-        return Scaler(*(arrays[f"{name}.{part}"].cpu().numpy() for part in ("mean", "std")))
-
     state = {_in_memory(n): v.cpu() for n, v in arrays.items() if n.startswith(("state.", "history."))}
-    summary = document["summary"]
-    outcomes = tuple(Outcome(**outcome) for outcome in summary["outcomes"])
-    alpha = arrays["summary.alpha"].cpu().numpy()
     return Fit(
         fixed,
-        FittedNetworks(model, snapshots, rows, scaler("inputs"), scaler("target")),
-        FitSummary(alpha, summary["gamma"], summary["log_evidence"], summary["steps"], outcomes),
+        FittedNetworks(model, snapshots, rows, scalers["inputs"], scalers["target"]),
+        _summary(document, arrays),
         {n.removeprefix("history."): v.numpy() for n, v in state.items() if n.startswith("history.")},
         state,
     )
 
 
-def _likelihood(document: Mapping[str, Any], targets: int) -> Likelihood:
-    """That of the document; the first version of the format had none but Gaussian noise, a β a target."""
-    told = dict(document.get("likelihood", {"kind": "Gaussian", "targets": targets, "scales": targets}))
-    kind = known_name("likelihood in the model", told.pop("kind"), KINDS)
-    return KINDS[kind](**told)
+def _summary(document: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> FitSummary:
+    summary = document["summary"]
+    outcomes = tuple(Outcome(**outcome) for outcome in summary["outcomes"])
+    alpha = arrays["summary.alpha"].cpu().numpy()
+    return FitSummary(alpha, summary["gamma"], summary["log_evidence"], summary["steps"], outcomes)
+
+
+def _scaler(name: str, arrays: Mapping[str, Tensor]) -> Scaler:
+    return Scaler(*(arrays[f"{name}.{part}"].cpu().numpy() for part in ("mean", "std")))
 
 
 def _in_file(name: str) -> str:

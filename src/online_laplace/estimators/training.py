@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -23,7 +23,6 @@ from online_laplace.model.model import Model
 from online_laplace.model.network import initial_weights
 from online_laplace.train.observe import Info
 from online_laplace.train.outcome import Outcome, worst
-from online_laplace.train.procedures import Trained
 from online_laplace.train.trajectory import OnlineState, Snapshots
 from online_laplace.types import Rows
 
@@ -93,7 +92,7 @@ def begin(
     """
     inputs = Scaler.fit(X, weight)
     target, likelihood = settings.target.prepare(y, weight)
-    rows = _rows(X, y, _by_member(weight, fold, settings.members), inputs, target, settings.device)
+    rows = scaled_rows(X, y, _by_member(weight, fold, settings.members), inputs, target, settings.device)
     model = settings.architecture.model(X.shape[1], likelihood, rows.X)
     w = initial_weights(model.network, seeds, rows.X)
     return _fit(model, rows, w, settings, (inputs, target), None, on_step)
@@ -134,7 +133,7 @@ def go_on(
     if type(settings.target.prepare(y, weight)[1]) is not type(fitted.model.likelihood):
         raise InputError("warm_start goes on with the same likelihood: set warm_start=False to begin anew")
     weight = _by_member(weight, fold, settings.members)
-    rows = _rows(X, y, weight, fitted.inputs, fitted.target, settings.device)
+    rows = scaled_rows(X, y, weight, fitted.inputs, fitted.target, settings.device)
     model = fitted.model.to(rows.X.device)
     w = before.state["state.w"].to(rows.X)
     return _fit(model, rows, w, settings, (fitted.inputs, fitted.target), before, on_step)
@@ -148,7 +147,10 @@ def _by_member(weight: Floats | None, fold: Integers | None, members: int) -> Fl
     return seen if weight is None else seen * weight
 
 
-def _rows(X: Floats, y: Floats, weight: Floats | None, inputs: Scaler, target: Scaler, device: str) -> Rows:
+def scaled_rows(
+    X: Floats, y: Floats, weight: Floats | None, inputs: Scaler, target: Scaler, device: str
+) -> Rows:
+    """The rows as networks see them."""
     arrays = [inputs.transform(X), target.transform(y), *(() if weight is None else (weight,))]
     # Copied into torch's own memory, whose alignment a loaded model's has too: sums then round alike.
     return Rows(*(torch.from_numpy(array).clone().to(device) for array in arrays))
@@ -189,23 +191,37 @@ def _fit(
     return Fit(
         settings.fixed(),
         FittedNetworks(model, chosen, rows, *scalers),
-        _summary(trained, info, usable, float(torch.as_tensor(rows.size).double().mean()), scalers[1]),
+        summarised(
+            trained.outcomes,
+            info,
+            usable,
+            float(torch.as_tensor(rows.size).double().mean()),
+            scalers[1],
+            trained.objective,
+        ),
         {name: values.cpu().numpy() for name, values in history.items()},
         packed(end, history),
     )
 
 
-def _summary(trained: Trained, info: Info, usable: list[int], n: float, target: Scaler) -> FitSummary:
-    """Averages over the usable members, at the weights that predict."""
-    evidence = info.laplace_evidence if trained.objective == "laplace" else info.tangent_evidence
+def summarised(
+    outcomes: Sequence[Outcome],
+    info: Info,
+    usable: list[int],
+    n: float,
+    target: Scaler,
+    objective: str = "laplace",
+) -> FitSummary:
+    """Averages over the usable members, at the weights that predict; n is how many rows each saw."""
+    evidence = info.laplace_evidence if objective == "laplace" else info.tangent_evidence
     # p(y) = p(scaled y) / std for every row and target
     to_units = n * float(np.log(target.std).sum())
     return FitSummary(
         alpha=1 / (1 / info.alpha[usable]).mean(0).cpu().numpy(),
         gamma=info.gamma[usable].sum(-1).mean().item(),
         log_evidence=evidence[usable].mean().item() - to_units,
-        steps=max(outcome.step for outcome in trained.outcomes),
-        outcomes=tuple(trained.outcomes),
+        steps=max(outcome.step for outcome in outcomes),
+        outcomes=tuple(outcomes),
     )
 
 

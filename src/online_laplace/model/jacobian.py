@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from online_laplace.memory import fewest, limits
-from online_laplace.model.network import Network
+from online_laplace.model.network import Network, has_factors
 
 Block = tuple[slice, Tensor]
 
@@ -185,11 +185,14 @@ def forward_rows(network: Network, w: Tensor, X: Tensor) -> Tensor:
 
 
 def linearise_rows(network: Network, w: Tensor, X: Tensor) -> tuple[Tensor, Jacobian]:
-    """f (…, n, k) and J, whole if it is small or has fewer rows than weights."""
-    if _is_small(network, w, X):
-        return network.linearise(w, X)
+    """f (…, n, k) and J: all of it if it is small or has fewer rows than weights, else in blocks.
+
+    A network that holds J by factors never makes more of it than that.
+    """
     parts = BlockJacobian.of(network, w, X)
     n, k, d = parts.shape[-3:]
+    if _is_small(network, w, X) or (n * k < d and has_factors(network)):
+        return network.linearise(w, X)
     return parts.collected() if n * k < d else (parts.outputs(), parts)
 
 

@@ -12,10 +12,6 @@ from torch import Tensor
 from online_laplace.model.jacobian import Block, DenseJacobian
 from online_laplace.model.network import TensorSlot
 
-# Bytes. Up to here one product with J, near the processor, is faster than several with its factors. The
-# choice follows from the size alone, so that the last bits of a product do not depend on what was asked.
-SMALL = 2**25
-
 
 class LayerFactors(NamedTuple):
     """Of one layer: ∂f/∂W = δ ⊗ a and ∂f/∂b = δ, with δ (…, n, k, out) and what enters, a (…, n, in)."""
@@ -27,7 +23,7 @@ class LayerFactors(NamedTuple):
 
 
 class LayeredJacobian:
-    """J (…, n, k, d_w) by its factors; J itself is made when it is asked for, or small."""
+    """J (…, n, k, d_w) by its factors; all products go through them, and J is made only when asked for."""
 
     def __init__(self, layers: tuple[LayerFactors, ...], shape: torch.Size) -> None:
         """Take the factors of every layer."""
@@ -43,16 +39,18 @@ class LayeredJacobian:
                 bias.read(J).copy_(delta)
         return J
 
-    @property
-    def _is_small(self) -> bool:
-        return self.shape.numel() * self.layers[-1].delta.element_size() <= SMALL
-
     def blocks(self) -> Iterator[Block]:
         yield from DenseJacobian(self.whole).blocks()
 
+    def for_many(self) -> LayeredJacobian:
+        """The same with one more axis before the rows, along which products take many vectors at once."""
+        layers = tuple(
+            layer._replace(delta=layer.delta.unsqueeze(-4), entering=layer.entering.unsqueeze(-3))
+            for layer in self.layers
+        )
+        return LayeredJacobian(layers, torch.Size((*self.shape[:-3], 1, *self.shape[-3:])))
+
     def jvp(self, v: Tensor) -> Tensor:
-        if self._is_small:
-            return DenseJacobian(self.whole).jvp(v)
         total: Tensor | None = None
         for weight, bias, delta, entering in self.layers:
             moved = entering @ weight.read(v).mT  # (…, n, out)
@@ -64,9 +62,7 @@ class LayeredJacobian:
         return total
 
     def vjp(self, u: Tensor) -> Tensor:
-        if self._is_small:
-            return DenseJacobian(self.whole).vjp(u)
-        product = u.new_empty(*self.shape[:-3], self.shape[-1])
+        product = u.new_empty(*u.shape[:-2], self.shape[-1])
         for weight, bias, delta, entering in self.layers:
             pulled = u.unsqueeze(-1) * delta  # (…, n, k, out) → (…, n, out)
             pulled = pulled.squeeze(-2) if self.shape[-2] == 1 else pulled.sum(-2)

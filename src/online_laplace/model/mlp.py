@@ -65,6 +65,11 @@ class MLP:
     def d_w(self) -> int:
         return self.tensors[-1].stop
 
+    @property
+    def factors_per_row(self) -> int:
+        """The numbers that J of one row is held by: what enters each layer, and δ of all that leaves it."""
+        return sum(self.widths[:-1]) + self.d_out * sum(self.widths[1:])
+
     def init(self, seed: int) -> Tensor:
         """torch.nn.Linear's default: every tensor of a layer uniform on ±1/√fan_in. Shape (d_w,)."""
         generator = torch.Generator().manual_seed(seed)

@@ -71,6 +71,11 @@ class Network(Protocol):
         """f (…, n, k) and its Jacobian J = ∂f/∂w (…, n, k, d_w) as an operator, from one pass."""
 
 
+def has_factors(network: Network) -> bool:
+    """Whether its Jacobian comes as factors, for little more than the outputs: see `LayeredJacobian`."""
+    return hasattr(network, "factors_per_row")
+
+
 def without_autograd(network: Network) -> AbstractContextManager[None]:
     """Tensors that keep no record for derivatives, which nobody asks for: small operations take less time.
 

@@ -13,6 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from online_laplace.model.jacobian import Jacobian, written_out
 from online_laplace.model.prior import Hyper, Prior
 from online_laplace.model.tangent import TangentModel
 
@@ -86,6 +87,14 @@ class Precision(ABC):
     @abstractmethod
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Draws from N(0, H⁻¹): (…, count, d_w)."""
+
+    def covariance_at(self, J: Jacobian) -> Tensor:
+        """`covariance` of rows by their Jacobian as an operator, all that some structures need."""
+        return self.covariance(written_out(J))
+
+    def joint_covariance_at(self, J: Jacobian) -> Tensor:
+        """`joint_covariance`, likewise."""
+        return self.joint_covariance(written_out(J))
 
     def newton_step(self, tangent: TangentModel, hyper: Hyper) -> Tensor:
         """−H⁻¹ ∇ℓ_f(w): (…, d_w). At H's own `hyper` it leads to v*; damped, H makes it shorter."""

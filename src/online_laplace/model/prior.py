@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -38,6 +39,28 @@ class Prior:
     def to(self, device: torch.device) -> Prior:
         """The same prior with its tensors on another device."""
         return replace(self, sizes=self.sizes.to(device), membership=self.membership.to(device))
+
+    @cached_property
+    def columns(self) -> Tensor:
+        """Which group each weight is in: (d_w,)."""
+        return self.membership.argmax(-1)
+
+    @cached_property
+    def _axes(self) -> dict[TensorSlot, str]:
+        """Found out once: a step must not wait for a device."""
+        return {}
+
+    def axis(self, tensor: TensorSlot) -> str:
+        """What the groups within a matrix (out, in) or a vector (out,) follow: "in", "out" or "both".
+
+        "one" where there is a single group.
+        """
+        if tensor not in self._axes:
+            groups = tensor.read(self.columns).reshape(tensor.shape[0], -1)
+            by_in, by_out = bool((groups == groups[:1]).all()), bool((groups == groups[:, :1]).all())
+            found = {(True, True): "one", (True, False): "in", (False, True): "out", (False, False): "both"}
+            self._axes[tensor] = found[by_in, by_out]
+        return self._axes[tensor]
 
     def expand(self, alpha: Tensor) -> Tensor:
         """One value per group (…, g) → one per weight (…, d_w); a single group is left to broadcast."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from online_laplace.likelihood.base import Likelihood, Local, by_scale
 from online_laplace.likelihood.gaussian import Gaussian
-from online_laplace.model.jacobian import DenseJacobian, DiagonalJacobian, Jacobian
+from online_laplace.model.jacobian import BlockJacobian, DenseJacobian, DiagonalJacobian, Jacobian
 from online_laplace.model.prior import Hyper
 from online_laplace.types import Count, Reduce, alone
 
@@ -144,7 +144,8 @@ class TangentModel:
         """
         n, k, d = self.J.shape[-3:]
         per_output = self.scales > 1
-        if self.J.whole is not None and (n if per_output else n * k) <= d + 1:
+        # Asked for `whole`, a J that is held by factors would be written out.
+        if not isinstance(self.J, BlockJacobian) and (n if per_output else n * k) <= d + 1:
             return self
         R = self.z.new_empty(*self.J.shape[:-3], k if per_output else 1, 0, d + 1)
         for chosen, block in self.J.blocks():

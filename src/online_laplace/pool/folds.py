@@ -1,7 +1,8 @@
-"""Rows divided into folds, and what each member of an ensemble trains on and leaves out."""
+"""Rows dealt into blocks, and what each member of an ensemble trains on and leaves out."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,51 +11,72 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from online_laplace.data.checks import Floats
-from online_laplace.errors import InputError
+from online_laplace.data.checks import Floats, Integers
 from online_laplace.types import Rows
 
-Integers = NDArray[np.int64]
+# The block of a row that every member sees.
+NONE = -1
+
+_SHUFFLED_BY = 0
 
 
-def assign_folds(X: Floats, count: int, seed: int = 0, groups: NDArray[Any] | None = None) -> Integers:
-    """The fold (n,) of each row of X (n, d), of `count` folds of nearly one size.
+def together(X: Floats, groups: NDArray[Any] | None = None) -> Integers:
+    """A number (n,) for every row of X (n, d), the same for rows that must not be divided.
 
-    Rows with the same inputs, or of the same group of `groups` (n,), stay together: a row whose twin is in
-    training says nothing about rows that are new. Raises InputError where there are fewer such groups than
-    folds.
+    These are rows with the same inputs, or of the same group of `groups` (n,): a row whose twin is in
+    training says nothing about rows that are new.
     """
-    together = np.unique(X, axis=0, return_inverse=True)[1] if groups is None else _joined(X, groups)
-    together = together.reshape(-1)
-    sizes = np.bincount(together)
-    if len(sizes) < count:
-        raise InputError(f"{len(sizes)} different rows cannot be divided into {count} folds")
-    order = np.random.default_rng(seed).permutation(len(sizes))
-    # The largest first, each to the fold that is smallest: folds are as even as groups allow.
-    order = order[np.argsort(-sizes[order], kind="stable")]
-    fold_of = np.empty(len(sizes), dtype=np.int64)
-    filled = np.zeros(count, dtype=np.int64)
-    for group in order:
-        smallest = int(np.argmin(filled))
-        fold_of[group] = smallest
-        filled[smallest] += sizes[group]
-    return fold_of[together]
-
-
-def _joined(X: Floats, groups: NDArray[Any]) -> Integers:
-    """Numbers of the connected sets of rows that share a group or their inputs."""
+    inputs: Integers = np.unique(X, axis=0, return_inverse=True)[1].reshape(-1)
+    if groups is None:
+        return inputs
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    inputs = np.unique(X, axis=0, return_inverse=True)[1].reshape(-1)
-    named = np.unique(groups, return_inverse=True)[1]
+    named = np.unique(groups, return_inverse=True)[1].reshape(-1)
     n, rows = len(X), np.arange(len(X))
     # Rows are joined to a node for their inputs and to one for their group.
     ends = np.concatenate([n + inputs, n + inputs.max() + 1 + named])
     size = int(ends.max()) + 1
     graph = coo_array((np.ones(2 * n), (np.concatenate([rows, rows]), ends)), shape=(size, size))
-    joined: Integers = connected_components(graph, directed=False)[1][:n]
-    return np.unique(joined, return_inverse=True)[1]
+    joined = connected_components(graph, directed=False)[1][:n]
+    # Numbered by the least of their inputs, so that the order of the rows changes nothing.
+    least = np.full(joined.max() + 1, n)
+    np.minimum.at(least, joined, inputs)
+    return np.unique(least[joined], return_inverse=True)[1].reshape(-1)
+
+
+def assign_blocks(
+    sets: Integers, count: int, weight: Floats | None = None, classes: Integers | None = None
+) -> Integers:
+    """The block (n,) of each row, of `count` blocks of nearly one size; the rows of a set stay together.
+
+    Every class of `classes` (n,) is spread over all blocks; a class with one set is in none (−1), so that
+    every member sees it. Blocks depend on which rows there are, and not on their order or on whether a row
+    has weight two or is given twice.
+    """
+    counts = np.ones(len(sets)) if weight is None else weight
+    classes = np.zeros(len(sets), dtype=np.int64) if classes is None else classes
+    shares = np.zeros((sets.max() + 1, classes.max() + 1))
+    np.add.at(shares, (sets, classes), counts)
+    sizes, class_of = shares.sum(1), shares.argmax(1)
+    order = np.random.default_rng(_SHUFFLED_BY).permutation(len(sizes))
+    # The largest first, each to the block that is smallest: blocks are as even as sets allow.
+    order = order[np.argsort(-sizes[order], kind="stable")]
+    block = np.full(len(sizes), NONE)
+    filled = np.zeros(count)
+    for one in np.unique(class_of):
+        members = order[class_of[order] == one]
+        if len(members) == 1 and shares.shape[1] > 1:
+            continue
+        of_class = np.zeros(count)
+        for each in members:
+            # The block with least of its class, of those the smallest.
+            smallest = int(np.lexsort((filled, of_class))[0])
+            block[each] = smallest
+            of_class[smallest] += sizes[each]
+            filled[smallest] += sizes[each]
+    found: Integers = block[sets]
+    return found
 
 
 @dataclass(frozen=True)
@@ -71,12 +93,18 @@ class LeftOut:
     counts_outside: Tensor
 
     @classmethod
-    def of(cls, folds: Integers, members: int, like: Tensor) -> LeftOut:
-        """Member m leaves fold m out, over again where there are more members than folds."""
-        kinds = int(folds.max()) + 1
-        inside = [np.flatnonzero(folds != m % kinds) for m in range(members)]
-        outside = [np.flatnonzero(folds == m % kinds) for m in range(members)]
+    def of(cls, blocks: Integers, left_out: Sequence[Sequence[int]], like: Tensor) -> LeftOut:
+        """Member m leaves out the blocks that the m-th of `left_out` names."""
+        away = [np.isin(blocks, named) for named in left_out]
+        inside = [np.flatnonzero(~out) for out in away]
+        outside = [np.flatnonzero(out) for out in away]
         return cls(*_padded(inside, like), *_padded(outside, like))
+
+    def of_members(self, chosen: slice) -> LeftOut:
+        """The same for some of the members."""
+        return LeftOut(
+            self.inside[chosen], self.counts[chosen], self.outside[chosen], self.counts_outside[chosen]
+        )
 
     def training(self, rows: Rows) -> Rows:
         """What each member trains on: X (members, a, d_x)."""
@@ -88,14 +116,29 @@ class LeftOut:
         """What each member has not seen: X (members, b, d_x); padding has weight zero."""
         return Rows(rows.X[self.outside], rows.y[self.outside], self.counts_outside)
 
-    def collect(self, values: Tensor, n: int) -> Tensor:
-        """Values (members, b, c) of rows left out, row by row: (n, c), a mean where several left one out."""
-        total = values.new_zeros(n, values.shape[-1])
-        count = values.new_zeros(n, 1)
+    def seen(self, n: int) -> Tensor:
+        """1 where a member trains on a row, 0 where it leaves it out: (members, n)."""
+        found = self.counts.new_zeros(len(self.inside), n)
+        return found.scatter_add_(1, self.inside, self.counts)
+
+    def by_row(self, values: Tensor, n: int) -> tuple[Tensor, Tensor]:
+        """Values (members, b, …) of rows left out, row by row: (times, n, …), and which of them there are.
+
+        `times` is how often a row was left out at most; the second, (times, n), is false where it was not so
+        often, and the value there zero.
+        """
         flat = self.outside.flatten()
-        total.index_add_(0, flat, (values * self.counts_outside.unsqueeze(-1)).flatten(0, 1))
-        count.index_add_(0, flat, self.counts_outside.flatten().unsqueeze(-1))
-        return total / count
+        present = torch.nonzero(self.counts_outside.flatten() > 0).squeeze(-1)
+        order = present[torch.argsort(flat[present], stable=True)]
+        rows = flat[order]
+        first = torch.searchsorted(rows, rows)  # where each row's own begin
+        time = torch.arange(len(rows), device=rows.device) - first
+        times = int(time.max()) + 1
+        collected = values.new_zeros(times, n, *values.shape[2:])
+        collected[time, rows] = values.flatten(0, 1)[order]
+        there = torch.zeros(times, n, dtype=torch.bool, device=rows.device)
+        there[time, rows] = True
+        return collected, there
 
 
 def _padded(numbers: list[Integers], like: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,36 +16,43 @@ ITERATIONS = 500
 SUM_TO_ONE = 1e4
 
 
-def density_weights(log_density: Tensor, iterations: int = ITERATIONS) -> Tensor:
+def density_weights(
+    log_density: Tensor, weight: Tensor | None = None, iterations: int = ITERATIONS
+) -> Tensor:
     """The weights (…, c), which sum to one, of highest mean log Σ_c weight_c p_c over rows.
 
-    `log_density` (…, n, c) are the parts' log densities of rows that they have not seen. By EM, from equal
-    weights: no iteration lowers the mean. A part that has no number for some row gets no weight.
+    `log_density` (…, n, c) are the parts' log densities of rows that they have not seen, `weight` (…, n) how
+    much each row counts. By EM, from equal weights: no iteration lowers the mean. A part that has no number
+    for some row gets no weight.
     """
     c = log_density.shape[-1]
     unusable = log_density.isnan().any(-2, keepdim=True)
     log_density = log_density.masked_fill(unusable, -torch.inf)
+    counts = torch.ones_like(log_density[..., 0]) if weight is None else weight
+    counts = (counts / counts.sum(-1, keepdim=True)).unsqueeze(-1)
     log_weights = torch.full_like(log_density[..., 0, :], -math.log(c))
     for _ in range(iterations):
         share = torch.softmax(log_weights.unsqueeze(-2) + log_density, dim=-1)
-        log_weights = share.mean(-2).log()
+        log_weights = (counts * share).sum(-2).log()
     return log_weights.exp()
 
 
-def squared_error_weights(means: Tensor, y: Tensor) -> Tensor:
+def squared_error_weights(means: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
     """The weights (…, c), not negative, which sum to one, of least Σ (y − Σ_c weight_c mean_c)².
 
-    `means` (…, n, c), `y` (…, n). By non-negative least squares, in which one more row, far heavier than all
-    others, asks for the sum. A part that has no number for some row gets no weight.
+    `means` (…, n, c), `y` (…, n); `weight` (…, n) says how much each row counts. By non-negative least
+    squares, in which one more row, far heavier than all others, asks for the sum. A part that has no number
+    for some row gets no weight.
     """
-    A = means.reshape(-1, *means.shape[-2:]).cpu().numpy()
-    b = y.reshape(-1, y.shape[-1]).cpu().numpy()
+    root = torch.ones_like(y) if weight is None else weight.sqrt()
+    A = (root.unsqueeze(-1) * means).reshape(-1, *means.shape[-2:]).cpu().numpy()
+    b = (root * y).reshape(-1, y.shape[-1]).cpu().numpy()
     found = []
     for each, target in zip(A, b, strict=True):
-        each = np.where(np.isfinite(each).all(0), each, 0)
-        usable = np.asarray(each.any(0), dtype=np.float64)
-        heavy = SUM_TO_ONE * np.linalg.norm(each)
-        row = heavy * usable[None]
-        weights, _ = nnls(np.vstack([each, row]), np.append(target, heavy))
+        usable = np.isfinite(each).all(0)
+        each = np.where(usable, each, 0)
+        # At least the size of the targets, since the means of a part may be zero.
+        heavy = SUM_TO_ONE * max(float(np.linalg.norm(each)), float(np.linalg.norm(target)), 1.0)
+        weights, _ = nnls(np.vstack([each, heavy * usable[None]]), np.append(target, heavy))
         found.append(weights / weights.sum())
     return torch.from_numpy(np.stack(found)).to(means).reshape(means[..., 0, :].shape)

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from online_laplace.errors import InputError
-from online_laplace.model.jacobian import BlockJacobian, written_out
+from online_laplace.model.jacobian import BlockJacobian, Jacobian, written_out
+from online_laplace.model.layered import LayeredJacobian
 from online_laplace.model.model import Model
 from online_laplace.model.precision import Precision
 from online_laplace.model.prior import Hyper
@@ -42,7 +43,7 @@ class Posterior:
         covariance = f.new_empty(*f.shape, f.shape[-1])
         for chosen, outputs, J in parts.linearised():
             f[..., chosen, :] = outputs
-            covariance[..., chosen, :, :] = self.H.covariance(written_out(J))
+            covariance[..., chosen, :, :] = self.H.covariance_at(J)
         return f, covariance
 
     def covariance(self, X: Tensor, *, noise: bool = False) -> Tensor:
@@ -51,12 +52,15 @@ class Posterior:
         With `noise`, that of new targets. Raises InputError where these are not outputs and a noise.
         """
         _, J = self.model.network.linearise(self.w, X)
+        joint = self.H.joint_covariance_at(J)
         if not noise:
-            return self.H.joint_covariance(written_out(J))
+            return joint
         likelihood = self.model.likelihood
         if not likelihood.mean_is_output:
             raise InputError("a covariance with noise is defined where targets are outputs and a noise alone")
-        joint = self.H.joint_covariance(written_out(J)[..., : likelihood.targets, :])
+        m, k = X.shape[-2], likelihood.targets
+        by_row = joint.unflatten(-1, (m, -1)).unflatten(-3, (m, -1))  # (…, m, outputs, m, outputs)
+        joint = by_row[..., :, :k, :, :k].flatten(-4, -3).flatten(-2)
         predicted: Any = self.predict(X)
         variance = predicted.noise_variance.expand_as(predicted.mean).flatten(-2)
         joint.diagonal(dim1=-2, dim2=-1).add_(variance)
@@ -70,9 +74,14 @@ class Posterior:
         *replicas, m, k, _ = parts.shape
         drawn = delta.new_empty(*replicas, count, m, k)
         for chosen, f, J in parts.linearised():
-            # (…, count, d_w) @ (…, d_w, rows · k) → (…, count, rows, k)
-            moved = (delta @ written_out(J).flatten(-3, -2).mT).unflatten(-1, f.shape[-2:])
-            drawn[..., chosen, :] = f.unsqueeze(-3) + moved
+            drawn[..., chosen, :] = f.unsqueeze(-3) + _times_each(J, delta)
         if noise:
             return self.model.likelihood.sample(drawn, self.hyper.beta[..., None, None, :], generator)
         return drawn
+
+
+def _times_each(J: Jacobian, V: Tensor) -> Tensor:
+    """J v for many vectors: V (…, count, d_w) → (…, count, n, k)."""
+    if isinstance(J, LayeredJacobian):
+        return J.for_many().jvp(V)
+    return (V @ written_out(J).flatten(-3, -2).mT).unflatten(-1, J.shape[-3:-1])

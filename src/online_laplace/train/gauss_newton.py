@@ -16,7 +16,7 @@ from online_laplace.evidence import laplace_evidence
 from online_laplace.hyper.mackay import Mean, mackay_update, statistics
 from online_laplace.likelihood.base import by_scale
 from online_laplace.model.model import Model
-from online_laplace.model.network import DERIVED, without_autograd
+from online_laplace.model.network import DERIVED, has_factors, without_autograd
 from online_laplace.model.precision import GGN, Precision
 from online_laplace.model.prior import Hyper
 from online_laplace.model.tangent import TangentModel, weighted
@@ -91,7 +91,9 @@ class GaussNewton:
         accepted = running & (proposal.gain > 0)
         state = replace(_adapt(state, running, proposal.gain), step=step, ending=ending)
         if accepted.any():
-            state = self._move(state, rows, accepted, proposal.w)
+            # Where all move, the proposal has linearised already.
+            there = proposal.tangent if accepted.all() else None
+            state = self._move(state, rows, accepted, proposal.w, there)
         return state
 
     def _propose(self, state: GaussNewtonState, rows: Rows) -> Proposal:
@@ -101,14 +103,17 @@ class GaussNewton:
         straight = H.newton_step(tangent, hyper)
         move = straight + self._bend(tangent, rows, hyper, H, straight)
         w = state.w + move
+        there = self.model.linearise(w, rows) if has_factors(self.model.network) else None
+        f = self.model.outputs(w, rows) if there is None else there.f
+        assert f is not None
         # ℓ(w) − ℓ(w') as products of differences and sums: near a mode the losses agree to the last digit.
-        fall = weighted(hyper, self.model.fall(tangent, self.model.outputs(w, rows), rows))
+        fall = weighted(hyper, self.model.fall(tangent, f, rows))
         fall = fall - 0.5 * (hyper.weight_precision * move * (state.w + w)).sum(-1)
         predicted = 0.5 * (damping * straight.square().sum(-1) - (tangent.gradient(hyper) * straight).sum(-1))
         # A fall that the loss cannot resolve in its dtype is neither good nor bad: take the step.
         rounding = _rounding(tangent, hyper)
         unresolved = (predicted < rounding) & (fall.abs() <= rounding)
-        return Proposal(w, straight, torch.where(unresolved, 1.0, fall / predicted), H.failed)
+        return Proposal(w, straight, torch.where(unresolved, 1.0, fall / predicted), H.failed, there)
 
     def _bend(
         self, tangent: TangentModel, rows: Rows, hyper: Hyper, H: Precision, straight: Tensor
@@ -128,11 +133,16 @@ class GaussNewton:
         return where_running(trusted, bend, torch.zeros_like(bend))
 
     def _move(
-        self, state: GaussNewtonState, rows: Rows, accepted: Tensor, proposed: Tensor
+        self,
+        state: GaussNewtonState,
+        rows: Rows,
+        accepted: Tensor,
+        proposed: Tensor,
+        there: TangentModel | None,
     ) -> GaussNewtonState:
-        """Linearise at the accepted weights and update their hyperparameters."""
-        w = where_running(accepted, proposed, state.w)
-        tangent = self.model.linearise(w, rows)
+        """Linearise at the accepted weights, unless that is done, and update their hyperparameters."""
+        w = where_running(accepted, proposed, state.w) if there is None else proposed
+        tangent = self.model.linearise(w, rows) if there is None else there
         ggn = self.model.ggn(tangent)
         H = ggn.at(state.hyper)
         hyper = self._update(tangent, state.hyper, H)
@@ -171,13 +181,15 @@ def _rounding(tangent: TangentModel, hyper: Hyper) -> Tensor:
 class Proposal(NamedTuple):
     """New weights, the step to them before its bend, and how the loss takes it.
 
-    `gain` (…) is the fall of the loss as a share of the predicted one; `failed` (…) where H had no factor.
+    `gain` (…) is the fall of the loss as a share of the predicted one; `failed` (…) where H had no factor;
+    `tangent` the tangent model at w, where a network has it for the price of its outputs.
     """
 
     w: Tensor
     straight: Tensor
     gain: Tensor
     failed: Tensor
+    tangent: TangentModel | None
 
 
 def _adapt(state: GaussNewtonState, running: Tensor, gain: Tensor) -> GaussNewtonState:

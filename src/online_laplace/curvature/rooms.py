@@ -1,0 +1,50 @@
+"""Memory for matrices that come and go with every step, kept from one to the next.
+
+The C library gives large blocks back to the system, and the next step's first touch of every page is a fault:
+at a few hundred rows that takes as long as the arithmetic. A thread keeps one block of each kind instead.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+# Bytes. Beside the work on larger matrices faults do not count, and nobody wants them kept.
+LARGEST = 2**25
+
+
+class _Rooms(threading.local):
+    def __init__(self) -> None:
+        self.blocks: dict[str, Tensor] = {}
+        self.holders: dict[str, Callable[[], object | None]] = {}
+
+
+_rooms = _Rooms()
+
+
+def room(kind: str, shape: torch.Size, like: Tensor) -> Tensor | None:
+    """This thread's block of a kind: zeros at first, then whatever was left there; None where it is in use.
+
+    None as well for what is too large to be kept, or not on the CPU.
+    """
+    size = shape.numel() * like.element_size()
+    if size > LARGEST or like.device.type != "cpu":
+        return None
+    holder = _rooms.holders.get(kind)
+    if holder is not None and holder() is not None:
+        return None
+    block = _rooms.blocks.get(kind)
+    if block is None or block.shape != shape or block.dtype != like.dtype:
+        with torch.inference_mode(False):  # else nobody outside could write to it
+            block = torch.zeros(shape, dtype=like.dtype)
+        _rooms.blocks[kind] = block
+    return block
+
+
+def hold(kind: str, holder: object) -> None:
+    """Nobody else gets the block for as long as the holder lives."""
+    _rooms.holders[kind] = weakref.ref(holder)

@@ -1,0 +1,157 @@
+"""A stacked pool as the estimators see it: one mixture over the networks of several candidates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from online_laplace.data.checks import Floats
+from online_laplace.data.scaling import Affine, Scaler
+from online_laplace.estimators.fitted import FittedNetworks
+from online_laplace.model.mlp import MLP
+from online_laplace.model.model import Model
+from online_laplace.pool.candidates import Candidate
+from online_laplace.pool.narrowing import centre, towards
+from online_laplace.predictive.distribution import Component, mixture_of
+from online_laplace.predictive.gaussian import GaussianPredictive
+from online_laplace.predictive.mixture import Mixture
+from online_laplace.threads import one_thread_each
+from online_laplace.types import Rows
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A candidate after one length of training: its networks, and its weights in the mixture and the mean."""
+
+    candidate: Candidate
+    length: int
+    networks: FittedNetworks
+    weight: float
+    mean_weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class FittedPool:
+    """The parts of a stacked pool, the heaviest network first, and how much narrower their mixture is made.
+
+    `noise` (k,) is the variance of the mixture's noise, an average over rows, on the scale of training.
+    It answers what `FittedNetworks` answers; where a single network is asked for, it is the first part's.
+    """
+
+    parts: tuple[Part, ...]
+    narrowing: float
+    noise: Tensor
+
+    @property
+    def leader(self) -> FittedNetworks:
+        """The networks of the first part."""
+        return self.parts[0].networks
+
+    @property
+    def model(self) -> Model:
+        """The leader's."""
+        return self.leader.model
+
+    @property
+    def network(self) -> MLP:
+        """The leader's."""
+        return self.leader.network
+
+    @property
+    def rows(self) -> Rows:
+        """The training rows, scaled."""
+        return self.leader.rows
+
+    @property
+    def inputs(self) -> Scaler:
+        """The scale of the inputs."""
+        return self.leader.inputs
+
+    @property
+    def target(self) -> Scaler:
+        """The scale of the target."""
+        return self.leader.target
+
+    def __len__(self) -> int:
+        """The number of networks."""
+        return sum(len(part.networks) for part in self.parts)
+
+    @cached_property
+    def _weights(self) -> Tensor:
+        """Of every network in the mixture."""
+        each = [part.weight / len(part.networks) for part in self.parts for _ in range(len(part.networks))]
+        return self.rows.y.new_tensor(each)
+
+    @one_thread_each()
+    def mean(self, X: Floats) -> Tensor:
+        """The mean (m, k) that was stacked for squared error."""
+        each = ((part.mean_weight, part.networks) for part in self.parts if part.mean_weight > 0)
+        total: Tensor = sum(weight * networks.mean(X) for weight, networks in each)  # type: ignore[assignment]
+        return total
+
+    @one_thread_each()
+    def mixture(self, X: Floats) -> Any:
+        """The whole distribution of a new observation at every row, (m, k)."""
+        wide = self._wide(X)
+        return wide if self.narrowing == 1 else wide.to_units(self._inwards(wide))
+
+    def _wide(self, X: Floats) -> Any:
+        """The mixture before it is made narrower."""
+        parts = chain.from_iterable(part.networks.predictions(X) for part in self.parts)
+        return mixture_of(map(_alike, parts), len(self), self._weights)
+
+    def _inwards(self, wide: Mixture) -> Affine[Tensor]:
+        components: Any = wide.components
+        middle = centre(components.mean, components.variance, self._weights[:, None, None])
+        return towards(middle, self.narrowing)
+
+    @one_thread_each()
+    def covariance(self, X: Floats, *, noise: bool) -> Tensor:
+        """The joint covariance of all rows, target by target: (k, m, m)."""
+        means = [part.networks.mean(X) for part in self.parts]
+        middle = sum(part.weight * mean for part, mean in zip(self.parts, means, strict=True))
+        joint = torch.zeros((), dtype=self.rows.y.dtype, device=self.rows.y.device)
+        for part, mean in zip(self.parts, means, strict=True):
+            apart = (mean - middle).mT.unsqueeze(-1)  # (k, m, 1)
+            joint = joint + part.weight * (part.networks.covariance(X, noise=noise) + apart @ apart.mT)
+        return self.narrowing**2 * joint
+
+    @one_thread_each()
+    def draw(self, X: Floats, count: int, generator: torch.Generator, *, noise: bool) -> Tensor:
+        """Functions drawn at the rows of X, each from one network of the mixture: (count, m, k)."""
+        weights = torch.tensor([part.weight for part in self.parts], device=generator.device)
+        of = torch.multinomial(weights, count, replacement=True, generator=generator)
+        drawn = self.rows.y.new_empty(count, len(X), self.rows.targets)
+        for place, part in enumerate(self.parts):
+            chosen = torch.nonzero(of == place).squeeze(-1)
+            if len(chosen):
+                drawn[chosen] = part.networks.draw(X, len(chosen), generator, noise=noise)
+        return drawn if self.narrowing == 1 else self._inwards(self._wide(X)).inverse(drawn)
+
+    def noise_variance(self) -> Tensor:
+        """The noise that the parts agree on, in the user's units, averaged over training rows: (k,)."""
+        return self.noise * self.leader.units.std.reshape(-1).square()
+
+    def resolution(self) -> Floats:
+        """The step δ of each target, in its own units, for which δ²/12 is the least noise: (k,)."""
+        return self.leader.resolution()
+
+    @one_thread_each()
+    def sensitivity(self) -> Floats:
+        """How far the mean moves with each input, averaged by the weights in the mean: (d_x,)."""
+        each = [(part.mean_weight, part) for part in self.parts if part.candidate.sees_inputs]
+        total = sum(weight * part.networks.sensitivity() for weight, part in each if weight > 0)
+        return np.zeros(self.rows.X.shape[-1]) + total
+
+
+def _alike(predicted: Component) -> Component:
+    """A noise that is the same in all rows written out, so that parts with either kind can be mixed."""
+    if not isinstance(predicted, GaussianPredictive):
+        return predicted
+    return replace(predicted, noise_variance=predicted.noise_variance.expand_as(predicted.mean))

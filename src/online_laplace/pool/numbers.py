@@ -1,0 +1,108 @@
+"""What is asked of candidates for a target of numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from online_laplace.data.scaling import Scaler
+from online_laplace.model.model import Model
+from online_laplace.pool.narrowing import HeldOutComponents
+from online_laplace.pool.pool import Entry, Judged, Problem
+from online_laplace.pool.training import Stage
+from online_laplace.posterior.posterior import Posterior
+from online_laplace.predictive.gaussian import GaussianPredictive
+from online_laplace.types import Rows
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Densities and means, and a mixture that is made as narrow as its members together deserve."""
+
+    def describe(self, posterior: Posterior, left_out: Rows) -> dict[str, Tensor]:
+        """The log density of every target, its mean and, of Gaussians, its variance: (r, b, k)."""
+        predicted: Any = posterior.predict(left_out.X)
+        said = {"log_density": predicted.log_density(left_out.y), "mean": predicted.mean}
+        # Of Student's t the variance need not exist: its scale says more about the noise.
+        noise = getattr(predicted, "noise_scale", predicted.noise_variance)
+        said["noise"] = noise.expand_as(predicted.mean)
+        if isinstance(predicted, GaussianPredictive):
+            said["variance"] = predicted.variance.expand_as(predicted.mean)
+        return said
+
+    def judge(self, stage: Stage, problem: Problem) -> Judged:
+        """The mixture of a row's members that left it out: its log density and mean, (n, k)."""
+        n, said = problem.rows.n, stage.said["log_density"]
+        density, there = problem.left_out.by_row(torch.logsumexp(said, 1) - math.log(said.shape[1]), n)
+        mean, _ = problem.left_out.by_row(stage.said["mean"].mean(1), n)
+        return Judged(mean_density(density, there), mean.sum(0) / there.sum(0).clamp(min=1).unsqueeze(-1))
+
+    def predicting(self, model: Model, judged: Judged) -> Model:
+        """The model as it is: nothing about it was chosen by the rows left out."""
+        return model
+
+    def noise_variance(self, entries: list[Entry], problem: Problem, narrowing: float) -> Tensor:
+        """The noise of the mixture, an average over the rows left out: (k,)."""
+        total = problem.rows.y.new_zeros(problem.rows.targets)
+        for entry in (entry for entry in entries if entry.weight > 0):
+            by_row, there = problem.left_out.by_row(entry.stage.said["noise"].mean(1), problem.rows.n)
+            each = by_row.sum(0) / there.sum(0).clamp(min=1).unsqueeze(-1)
+            total += entry.weight * each[there.any(0)].mean(0)
+        return narrowing**2 * total
+
+    def narrowing(self, entries: list[Entry], problem: Problem, members: int) -> float:
+        """The factor by which the mixture of all entries is made narrower, 1 where it is of no Gaussians."""
+        used = [entry for entry in entries if entry.weight > 0]
+        rows, left_out = problem.rows, problem.left_out
+        there = left_out.by_row(used[0].stage.said["mean"][:, 0], rows.n)[1]
+        if "variance" not in used[0].stage.said or not there.any():
+            return 1.0
+
+        def collected(name: str) -> Tensor:
+            # (r, c, b, k) → (times, n, c, k) → (c, times, n · k)
+            said = (entry.stage.said[name].transpose(1, 2) for entry in used)
+            return torch.cat([left_out.by_row(v, rows.n)[0].permute(2, 0, 1, 3).flatten(2) for v in said])
+
+        counts = [entry.stage.snapshots.w.shape[1] for entry in used]
+        shares = [
+            entry.weight / count for entry, count in zip(used, counts, strict=True) for _ in range(count)
+        ]
+        counted = torch.ones_like(rows.y) if rows.weight is None else rows.weight.unsqueeze(-1)
+        return HeldOutComponents(
+            collected("mean"),
+            collected("variance"),
+            rows.y.new_tensor(shares),
+            rows.y.flatten(),
+            there.repeat_interleave(rows.targets, -1),
+            counted.expand_as(rows.y).flatten(),
+        ).factor(members)
+
+    def scores(self, entry: Entry, rows: Rows, target: Scaler) -> dict[str, Any]:
+        """The log-likelihood of a row and the RMSE (of each target) out of fold, in the user's units."""
+        assert entry.judged.mean is not None
+        log_p = _average(entry.judged.log_density.sum(-1, keepdim=True), rows)
+        squared = _average((entry.judged.mean - rows.y).square(), rows)
+        rmse = np.sqrt(squared) * target.std
+        return {
+            "log_likelihood": float(log_p[0]) - float(np.log(target.std).sum()),
+            "rmse": float(rmse[0]) if len(rmse) == 1 else rmse.tolist(),
+        }
+
+
+def mean_density(log_density: Tensor, there: Tensor) -> Tensor:
+    """log of the mean density over the times (times, n, ·) that a row was left out; 0 of a row never so."""
+    mean = torch.logsumexp(log_density.masked_fill(~there.unsqueeze(-1), -torch.inf), 0)
+    mean = mean - there.sum(0).log().unsqueeze(-1)
+    return mean.masked_fill(~there.any(0).unsqueeze(-1), 0.0)
+
+
+def _average(values: Tensor, rows: Rows) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The mean over rows (n, ·), each by its weight."""
+    counted = torch.ones_like(values[:, 0]) if rows.weight is None else rows.weight
+    found: np.ndarray[Any, np.dtype[np.float64]] = (counted @ values / counted.sum()).cpu().numpy()
+    return found
