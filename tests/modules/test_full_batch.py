@@ -28,7 +28,7 @@ from online_laplace.core import (
 
 CORE = {
     "gaussian": Gaussian(2),
-    "categorical": Categorical(3),
+    "categorical": Categorical(3, form="bridge"),
     "bernoulli": Bernoulli(),
     "poisson": Poisson(2),
 }
