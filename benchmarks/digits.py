@@ -34,7 +34,7 @@ from online_laplace import OnlineLaplace, __version__
 from online_laplace.core import Categorical
 from online_laplace.predictive.reliability import reliability
 
-EPOCHS, BATCH, LR = 100, 64, 2e-3
+EPOCHS, BATCH, LR = 40, 64, 2e-3
 FIXED = (0.01, 0.1, 1.0, 10.0)
 
 

@@ -92,6 +92,16 @@ def test_frozen_parameters_are_left_out(curvature):
         tuner.update(x, y)
 
 
+def test_a_layer_that_is_replaced_is_noticed():
+    module = mlp(2)
+    x, y = inputs_for(module, 8), targets("gaussian", 8)
+    tuner = OnlineLaplace(module, "gaussian", n_data=8, curvature="kron")
+    module[2] = nn.Linear(4, 2).double()
+    for use in (tuner.loss, tuner.update):
+        with pytest.raises(InputError, match=r"parameters of the module have changed \(2.weight, 2.bias\)"):
+            use(x, y)
+
+
 class Adapted(nn.Module):
     """A frozen layer with a low-rank adapter beside it."""
 

@@ -16,6 +16,7 @@ from online_laplace.modules.batch import pairs, row_count
 from online_laplace.modules.cadence import Update
 from online_laplace.modules.checkpoint import loader_state, read_state, write_state
 from online_laplace.modules.posterior import ModulePosterior
+from online_laplace.modules.processes import is_first
 from online_laplace.modules.structures import MATRIX_FREE
 from online_laplace.modules.tuner import OnlineLaplace
 from online_laplace.progress import Bars, watched
@@ -61,8 +62,9 @@ def fit(
         epochs: how many.
         optimiser: makes the optimiser of the trainable parameters, for losses that are means over rows.
         n_data: how many rows there are; by default the length of the loader's dataset.
-        checkpoint: a file that is written after every epoch. Where it is there already, training goes on from
-            it; of a shuffling loader with a generator of its own, as if it had never stopped.
+        checkpoint: a file that is written after every epoch, of several processes by the first. Where it is
+            there already, training goes on from it; of a shuffling loader with a generator of its own, as if
+            it had never stopped.
         on_update: called with every update of the precisions.
         on_epoch: called with the number of epochs done and the loss per row.
         quiet: no progress bar.
@@ -95,7 +97,7 @@ def fit(
             bar.update(epoch + 1, f"{epoch + 1}/{epochs} epochs, loss {losses[-1]:.4g}")
             if on_epoch is not None:
                 on_epoch(epoch + 1, losses[-1])
-            if path is not None:
+            if path is not None and is_first():
                 write_state(path, _state(model, moving, tuner, loader, history, losses))
     return Fitted(tuner, outcome, history, losses, None if outcome.failed else tuner.posterior(loader))
 

@@ -9,6 +9,11 @@ from torch import Tensor
 from online_laplace.errors import InputError, ProcessLostError
 
 
+def is_first() -> bool:
+    """Whether this process is the one that writes for all; a process by itself is."""
+    return not (dist.is_available() and dist.is_initialized()) or dist.get_rank() == 0
+
+
 class AllReduce:
     """Turns a sum over the rows of this process into that over the rows of all: a `Reduce`.
 

@@ -152,6 +152,7 @@ class OnlineLaplace:
         """
         known_name("reduction", reduction, ("sum", "mean"))
         check_mode(self.model)
+        self.view.check_unchanged()
         positional, named = arguments(x)
         rows = self._checked_rows(x)
         f = checked_outputs(self.model(*positional, **named), rows).to(self._hyper.alpha.dtype)

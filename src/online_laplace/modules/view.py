@@ -75,9 +75,11 @@ class ModuleView:
 
     def check_unchanged(self) -> None:
         """Refuse a module whose trainable parameters are no longer those it was looked at with."""
-        now = [name for name, p in self.module.named_parameters() if p.requires_grad]
-        if now != self.trainable:
-            changed = sorted(set(now) ^ set(self.trainable)) or now
+        found = dict(self.module.named_parameters())
+        now = [name for name, p in found.items() if p.requires_grad]
+        replaced = [n for n, p in zip(self.names, self.parameters, strict=True) if found.get(n) is not p]
+        if now != self.trainable or replaced:
+            changed = sorted(set(now) ^ set(self.trainable)) or replaced
             raise InputError(
                 f"the trainable parameters of the module have changed ({', '.join(changed[:3])}): make a new "
                 "OnlineLaplace after freezing, unfreezing or replacing layers"
