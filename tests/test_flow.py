@@ -43,6 +43,7 @@ ROOMS = [
     "hyper",
     "train",
     "posterior",
+    "modules",
     "ensemble",
     "pool",
     "protocol",
