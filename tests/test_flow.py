@@ -23,6 +23,7 @@ LEAVES = {
     "errors",
     "files",
     "memory",
+    "pages",
     "process",
     "progress",
     "style",
@@ -42,6 +43,7 @@ ROOMS = [
     "hyper",
     "train",
     "posterior",
+    "modules",
     "ensemble",
     "pool",
     "protocol",
@@ -53,6 +55,7 @@ ROOMS = [
     "estimators",
     "plots",
     "tables",
+    "inspection",
     "core",
     "cli",
 ]

@@ -27,6 +27,14 @@ class UnknownNameError(InputError):
         super().__init__(f"unknown {kind} {name!r}: {hint}choose one of {', '.join(known)}")
 
 
+class DivergedError(OnlineLaplaceError, ArithmeticError):
+    """Training left the numbers that can be used; the message says which quantity, and what to do."""
+
+
+class ProcessLostError(OnlineLaplaceError, RuntimeError):
+    """A process of the same job has gone; the message says what of this one's work can be used."""
+
+
 class MissingExtraError(OnlineLaplaceError, ImportError):
     """An optional dependency is not installed; the message names the extra that brings it."""
 

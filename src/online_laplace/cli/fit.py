@@ -23,10 +23,6 @@ from online_laplace.cli.options import (
 from online_laplace.errors import InputError, known_name
 
 
-def _listed(hidden: tuple[int, ...]) -> str:
-    return ",".join(map(str, hidden))
-
-
 def fit(
     data: Annotated[
         Path, typer.Argument(help="A table with a header: .csv, .tsv (also .gz), .parquet or .xlsx.")
@@ -46,29 +42,43 @@ def fit(
     task: Annotated[
         str, typer.Option(help="auto, by what the target holds; regression, classification or counts.")
     ] = "auto",
+    preset: Annotated[
+        str,
+        typer.Option(
+            help="fast, balanced or best: networks that are tried and stacked, unless one is named."
+        ),
+    ] = defaults.PRESET,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Seconds that the fit of a preset may take.", min=0.0)
+    ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(help="A column that is no input; rows with one value of it are left out together."),
+    ] = None,
     hidden: Annotated[
         str | None,
         typer.Option(
-            help="Units per hidden layer, such as 50 or 50,50. "
-            f"[default: {_listed(defaults.HIDDEN)}; classes: {_listed(defaults.CLASS_HIDDEN)}]"
+            help="Units per hidden layer, such as 50 or 50,50. This and the next four name one network, "
+            "instead of a preset."
         ),
     ] = None,
-    activation: Annotated[str, typer.Option(help="tanh, relu, gelu or silu.")] = defaults.ACTIVATION,
-    prior: Annotated[str, typer.Option(help="scalar, layerwise or ard.")] = defaults.PRIOR,
-    procedure: Annotated[str, typer.Option(help="ol or lm.")] = defaults.PROCEDURE,
-    optimiser: Annotated[str, typer.Option(help="gauss-newton or adam.")] = defaults.OPTIMISER,
-    members: Annotated[int, typer.Option(help="Networks in the ensemble.")] = defaults.MEMBERS,
+    activation: Annotated[str | None, typer.Option(help="tanh, relu, gelu or silu.")] = None,
+    prior: Annotated[str | None, typer.Option(help="scalar, layerwise or ard.")] = None,
+    procedure: Annotated[str | None, typer.Option(help="ol or lm.")] = None,
+    optimiser: Annotated[str | None, typer.Option(help="gauss-newton or adam.")] = None,
+    members: Annotated[int | None, typer.Option(help="Networks in the ensemble.")] = None,
     steps: Annotated[
         int | None,
         typer.Option(
-            help=f"The most steps of training. [default: {defaults.STEPS}; classes: {defaults.CLASS_STEPS}]"
+            help="The most steps of training. [default: the preset's; of a named network "
+            f"{defaults.STEPS}, of classes {defaults.CLASS_STEPS}]"
         ),
     ] = None,
     likelihood: Annotated[
         str | None, typer.Option(help="Of numbers: gaussian, student-t or poisson. [default: gaussian]")
     ] = None,
     noise: Annotated[
-        str | None, typer.Option(help="Of numbers: constant or varying. [default: constant]")
+        str | None, typer.Option(help="Of numbers: constant or varying. [default: both are tried]")
     ] = None,
     resolution: Annotated[
         float | None, typer.Option(help="The step in which numbers were recorded. [default: found out]")
@@ -104,6 +114,8 @@ def fit(
         raise InputError(f"--seed must be between 0 and 2**32 - 1, not {seed}")
     known_name("task", task, TASKS)
     shared = {
+        "preset": preset,
+        "time_limit": time_limit,
         "activation": activation,
         "procedure": procedure,
         "optimiser": optimiser,
@@ -173,6 +185,7 @@ def fit(
         drop=names(drop),
         drop_unusable=drop_unusable,
         decimal=decimal,
+        groups=groups,
         remarks=remarks,
         holdout=holdout,
         seed=seed,

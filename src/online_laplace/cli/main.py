@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from online_laplace._version import __version__
 from online_laplace.cli.archive import pack, unpack
+from online_laplace.cli.example import example
 from online_laplace.cli.export import export
 from online_laplace.cli.fit import fit
 from online_laplace.cli.inspect import inspect
@@ -47,6 +48,7 @@ def common(
     """What can be asked without a command."""
 
 
+app.command()(example)
 app.command()(train)
 app.command()(select)
 app.command()(fit)

@@ -50,7 +50,19 @@ def checked_weights(given: ArrayLike | None, rows: Floats) -> Floats | None:
     if given is None:
         return None
     _refuse_masked(given, "sample_weight")
-    weight: Floats = _check_sample_weight(given, rows, dtype=np.float64, ensure_non_negative=True)
+    try:
+        weight: Floats = _check_sample_weight(given, rows, dtype=np.float64, allow_all_zero_weights=True)
+    except (TypeError, ValueError) as error:
+        words = str(error).splitlines()[0].rstrip(".!")
+        raise InputError(
+            f"{words}: sample_weight needs one number for each of the {len(rows)} rows"
+        ) from None
+    bad = np.flatnonzero(weight < 0)
+    if len(bad):
+        raise InputError(
+            f"Negative values in data passed to sample_weight: {weight[bad[0]]:g} in row {bad[0] + 1}, "
+            "counting from 1; a weight is how often a row counts, and 0 leaves it out"
+        )
     if (weight > 0).sum() < 2:
         raise InputError("at least two rows need a sample_weight above zero")
     return weight

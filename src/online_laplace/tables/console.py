@@ -13,6 +13,8 @@ from online_laplace.terminal import shown
 
 # More inputs than this push everything else off the screen.
 MOST_INPUTS = 10
+# Candidates of less weight are on the leaderboard alone.
+LEAST_SHOWN = 0.01
 
 
 def print_findings(console: Console, found: dict[str, Any], scores: dict[str, Any] | None) -> None:
@@ -30,11 +32,8 @@ def lines(found: dict[str, Any], scores: dict[str, Any] | None) -> list[tuple[st
     listed = [
         ("target", found["target"]),
         ("data", f"{found['rows']:,} rows, {_columns(found)}"),
-        ("networks", _networks(found)),
-        ("training", f"{found['outcome']} after {found['steps']} steps"),
+        *(_candidates(found) if found["leaderboard"] else _network(found)),
         *(_classes(found) if "classes" in found else _noise(found)),
-        ("parameters", f"{found['effective_parameters']:.1f} of {found['weights']:,} weights in effect"),
-        ("log evidence", f"{found['log_evidence']:.2f}"),
     ]
     if found["pruned"]:
         listed.append(("pruned", f"{len(found['pruned'])}: {_first(found['pruned'])} (not used: α → ∞)"))
@@ -105,6 +104,39 @@ def _networks(found: dict[str, Any]) -> str:
     members = found["members"]
     units = f"{layers} {found['activation']} units"
     return f"{members} network{'' if members == 1 else 's'}, {units}, {found['prior']} prior"
+
+
+def _network(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """One kind of network, and how its training ended."""
+    return [
+        ("networks", _networks(found)),
+        ("training", f"{found['outcome']} after {found['steps']} steps"),
+        ("parameters", f"{found['effective_parameters']:.1f} of {found['weights']:,} weights in effect"),
+        ("log evidence", f"{found['log_evidence']:.2f}"),
+    ]
+
+
+def _candidates(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """What a pool predicts with, the heaviest first, and what the evidence says against no network at all."""
+    board = found["leaderboard"]
+    listed = [
+        ("candidate", f"{one['candidate']}, {one['steps']} steps: weight {one['weight']:.0%}, {_scores(one)}")
+        for one in board
+        if one["weight"] >= LEAST_SHOWN
+    ]
+    most = max(board, key=lambda one: one["log_evidence"])
+    against = [
+        f"{most['log_evidence'] - max(rivals):+.1f} against a {name}"
+        for name in ("constant", "linear")
+        if (rivals := [one["log_evidence"] for one in board if one["candidate"] == name])
+    ]
+    words = f"highest for {most['candidate']}, {most['steps']} steps: {', '.join(against)} (nats)"
+    return [*listed, ("evidence", words.replace("a linear", "a line"))]
+
+
+def _scores(one: dict[str, Any]) -> str:
+    rmse = f", RMSE {_number(one['rmse'])}" if isinstance(one.get("rmse"), float) else ""
+    return f"log-likelihood out of fold {one['log_likelihood']:.3f}{rmse}"
 
 
 def _first(names: list[str]) -> str:

@@ -34,8 +34,8 @@ def learnt(model: TableModel) -> dict[str, Any]:
         "missing": model.columns.missing,
         "hidden": list(networks.network.hidden),
         "activation": networks.network.activation,
-        "procedure": estimator.procedure,
-        "prior": estimator.prior,
+        "procedure": estimator._of_network("procedure"),
+        "prior": estimator._fit.fixed["prior"],
         "members": estimator._fit.fixed["members"],
         "weights": networks.network.d_w,
         **(_of_numbers(estimator) if model.columns.labels is None else _of_classes(estimator)),
@@ -46,6 +46,7 @@ def learnt(model: TableModel) -> dict[str, Any]:
         "pruned": pruned_groups(model),
         "notes": list(model.columns.remarks),
         "relevance": None if relevance is None else _by_size(model.columns.names, relevance),
+        "leaderboard": getattr(estimator, "leaderboard_", None),
     }
 
 
@@ -83,7 +84,7 @@ def assessed(model: TableModel, rows: Rows, where: str) -> dict[str, Any]:
     if model.columns.labels is not None:
         return {"where": where, "rows": len(y), **_class_scores(model.estimator, X, y)}
     predicted = model.estimator.predict_dist(X)
-    error = y - predicted.mean()
+    error = y - model.estimator.predict(X)
     spread = float(np.var(y))
     return {
         "where": where,

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from online_laplace.data.cautions import cautions
 from online_laplace.data.scaling import Scaler
-from online_laplace.errors import InputError
+from online_laplace.errors import InputError, known_name
 from online_laplace.estimators.classifier import OnlineLaplaceClassifier
 from online_laplace.estimators.labels import places
 from online_laplace.estimators.model_folder import read_document, whole_model
@@ -51,6 +52,7 @@ class TableModel:
         drop: Sequence[str] = (),
         drop_unusable: bool = False,
         decimal: str | None = None,
+        groups: str | None = None,
         remarks: Sequence[str] = (),
         holdout: float = 0.0,
         seed: int = 0,
@@ -59,23 +61,24 @@ class TableModel:
         """Fit `estimator` to a table, less a share `holdout` of its rows. Raises InputError.
 
         `labels` says what the classes are where it is a classifier; every class then keeps a row to fit.
-        `remarks` are on the file, and join those on its columns. `on_ready` is called with the columns once
+        `groups` is a column that is no input: rows with one value of it are left out together. `remarks` are
+        on the file, and join those on its columns. `on_ready` is called with the columns once
         the table has passed its checks, before training.
         """
         if len(frame) < 2:
             raise InputError(f"at least two rows of data are needed, got {len(frame)}")
         if not 0 <= holdout < 1:
             raise InputError(f"--holdout is a share of the rows, from 0 to below 1, not {holdout:g}")
-        classes = None if labels is None else frame[target].astype(str).to_numpy()
-        fitted_rows, out = (
-            frame.iloc[rows].reset_index(drop=True) for rows in _part(len(frame), holdout, seed, classes)
-        )
+        together = None if groups is None else _groups(frame, groups, target)
+        classes = None if labels is None else frame[target].map(str).to_numpy()
+        chosen = _part(len(frame), holdout, seed, classes)
+        fitted_rows, out = (frame.iloc[rows].reset_index(drop=True) for rows in chosen)
         # Medians and categories too are learnt from the rows to fit alone: the others must stay unseen.
         columns = Columns.learn(
             fitted_rows,
             target,
             missing=missing,
-            drop=drop,
+            drop=drop if groups is None else [*drop, groups],
             drop_unusable=drop_unusable,
             decimal=decimal,
             labels=labels,
@@ -96,7 +99,7 @@ class TableModel:
         # What Python would print between file names and line numbers joins the other remarks.
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            estimator.fit(X, y)
+            estimator.fit(X, y, groups=None if together is None else together[chosen[0]])
         columns = replace(columns, remarks=(*columns.remarks, *(str(one.message) for one in caught)))
         return cls(columns, estimator, held_out)
 
@@ -121,7 +124,12 @@ class TableModel:
         else:
             predicted = self.estimator.predict_dist(features)
             lower, upper = predicted.interval(coverage)
-            moments = {"mean": predicted.mean(), "std": predicted.std(), "lower": lower, "upper": upper}
+            moments = {
+                "mean": self.estimator.predict(features),
+                "std": predicted.std(),
+                "lower": lower,
+                "upper": upper,
+            }
             each = {f"{QUANTILE}{level:g}": predicted.quantile(level) for level in quantiles}
             predictions = pd.DataFrame({**moments, **each})
         predictions[OUTSIDE] = self.outside(frame, features)
@@ -207,3 +215,12 @@ def _part(
         shuffled = np.concatenate([np.delete(shuffled, first), shuffled[first]])
         out = min(out, rows - len(first))
     return np.sort(shuffled[out:]), np.sort(shuffled[:out])
+
+
+def _groups(frame: pd.DataFrame, name: str, target: str) -> NDArray[Any]:
+    """The group of every row, in words. Raises InputError."""
+    known_name("column for --groups", name, [column for column in frame.columns if column != target])
+    if frame[name].isna().any():
+        raise InputError(f"the column {name!r} for --groups has cells that are empty: give every row a group")
+    found: NDArray[Any] = frame[name].map(str).to_numpy()
+    return found
