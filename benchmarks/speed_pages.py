@@ -207,6 +207,7 @@ BLOCKS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {
     "fits": (fits, ("fit_ratio.json",)),
     "deep_steps": (step_ratios, ("step_ratio_20_20_20.json",)),
     "layered_steps": (steps, ("bench_layered.json",)),
+    "steps_50": (step_ratios, ("step_ratio_50.json",)),
 }
 
 
