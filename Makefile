@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEER := .venv-peer
 
-.PHONY: run test lint browser docs dist licences test-lowest test-pythons bench bench-peer data clean
+.PHONY: run test lint fuzz browser docs dist licences test-lowest test-pythons bench bench-peer data clean
 
 run: $(STAMP)
 	$(BIN)/online-laplace reproduce --profile quick
@@ -20,6 +20,10 @@ lint: $(STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+# Files made wrong on purpose, for every loader, for a minute; the tests have a fixed corpus of them.
+fuzz: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python fuzz 60
 
 # The report is tested in a real browser; root on a Debian system can fetch one.
 browser:

@@ -27,6 +27,7 @@ LEAVES = {
     "process",
     "progress",
     "style",
+    "terminal",
     "threads",
 }
 
@@ -42,6 +43,7 @@ ROOMS = [
     "hyper",
     "train",
     "posterior",
+    "modules",
     "ensemble",
     "pool",
     "protocol",

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
         PredictiveDistribution,
         load,
     )
+    from online_laplace.modules import OnlineLaplace
 
 __all__ = [
+    "OnlineLaplace",
     "OnlineLaplaceClassifier",
     "OnlineLaplaceRegressor",
     "PredictiveDistribution",
@@ -25,6 +27,7 @@ __all__ = [
 
 # Found when first asked for, so that `import online_laplace` waits for neither torch nor scikit-learn.
 _HOMES = {
+    "OnlineLaplace": "online_laplace.modules",
     "OnlineLaplaceClassifier": "online_laplace.estimators",
     "OnlineLaplaceRegressor": "online_laplace.estimators",
     "PredictiveDistribution": "online_laplace.estimators",

@@ -20,9 +20,19 @@ class UnknownNameError(InputError):
     def __init__(self, kind: str, name: object, known: Iterable[str], alike: float = 0.5) -> None:
         """Say which `kind` of name was not found among `known`; offer one that is `alike` enough, 0 to 1."""
         known = list(known)
-        nearest = difflib.get_close_matches(str(name), known, n=1, cutoff=alike)
+        # A name in other capitals is the same name to a person.
+        same = [one for one in known if one.strip().casefold() == str(name).strip().casefold()]
+        nearest = same or difflib.get_close_matches(str(name), known, n=1, cutoff=alike)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
         super().__init__(f"unknown {kind} {name!r}: {hint}choose one of {', '.join(known)}")
+
+
+class DivergedError(OnlineLaplaceError, ArithmeticError):
+    """Training left the numbers that can be used; the message says which quantity, and what to do."""
+
+
+class ProcessLostError(OnlineLaplaceError, RuntimeError):
+    """A process of the same job has gone; the message says what of this one's work can be used."""
 
 
 class MissingExtraError(OnlineLaplaceError, ImportError):

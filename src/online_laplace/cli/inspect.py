@@ -42,6 +42,7 @@ def inspect(
     from online_laplace.tables.findings import assessed, learnt, rows_to_assess
     from online_laplace.tables.model import TableModel
     from online_laplace.tables.reading import read_frame
+    from online_laplace.terminal import tell
 
     altair()  # without it, say so before the work and not after it
     model = TableModel.load(folder)
@@ -59,6 +60,6 @@ def inspect(
     subject = Subject.of(model, rows, where, unit)
     Console().print(verdict(subject), highlight=False, markup=False)
     write_whole("--page", target, render_page(subject, lines(found, scores)).encode())
-    Console().print(f"page in {target}", highlight=False, markup=False, soft_wrap=True)
+    tell(f"page in {target}")
     if json_file is not None:
         write_json("--json", json_file, {**found, "assessment": scores})

@@ -22,6 +22,7 @@ from online_laplace.cli.select import select
 from online_laplace.cli.train import train
 from online_laplace.errors import OnlineLaplaceError
 from online_laplace.process import prepare
+from online_laplace.terminal import shown
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -64,6 +65,6 @@ def main() -> None:
         app()
     except OnlineLaplaceError as error:
         # A message may quote a name with brackets in it, which is text and not markup.
-        message = f"[bold red]error:[/] {escape(str(error))}"
+        message = f"[bold red]error:[/] {escape(shown(error))}"
         Console(stderr=True).print(message, highlight=False, emoji=False, soft_wrap=True)
         sys.exit(2)

@@ -32,6 +32,10 @@ class DiagonalGGN:
     def __add__(self, other: DiagonalGGN) -> DiagonalGGN:
         return DiagonalGGN(self.squares + other.squares)
 
+    def scaled(self, factor: float) -> DiagonalGGN:
+        """The same with every row counted `factor` times."""
+        return DiagonalGGN(factor * self.squares)
+
     def at(self, hyper: Hyper, *, last: bool = False) -> DiagonalPrecision:
         """diag(H) = Σ_b β_b squares_b + α."""
         return DiagonalPrecision(self.squares, hyper, exact=self.exact)

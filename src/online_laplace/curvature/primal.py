@@ -35,6 +35,10 @@ class PrimalGGN:
     def __add__(self, other: PrimalGGN) -> PrimalGGN:
         return PrimalGGN(self.G + other.G)
 
+    def scaled(self, factor: float) -> PrimalGGN:
+        """The same with every row counted `factor` times."""
+        return PrimalGGN(factor * self.G)
+
     def at(self, hyper: Hyper, *, last: bool = False) -> PrimalPrecision:
         """H = Σ_b β_b G_b + diag(α)."""
         return PrimalPrecision(self.G, hyper, last)

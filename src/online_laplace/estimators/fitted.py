@@ -13,7 +13,7 @@ from torch import Tensor
 
 from online_laplace.data.checks import Floats
 from online_laplace.data.scaling import Affine, Scaler
-from online_laplace.ensemble.failures import TrainingFailedError, below_rounding
+from online_laplace.ensemble.failures import TrainingFailedError
 from online_laplace.likelihood import Categorical
 from online_laplace.model.mlp import MLP
 from online_laplace.model.model import Model
@@ -21,7 +21,6 @@ from online_laplace.model.prior import Hyper
 from online_laplace.posterior.posterior import Posterior
 from online_laplace.posterior.stacked import FEW_ROWS, predict_each, stack_posteriors
 from online_laplace.predictive.distribution import Component, mixture_of
-from online_laplace.predictive.gaussian import GaussianPredictive
 from online_laplace.threads import one_thread_each
 from online_laplace.train.trajectory import Snapshots
 from online_laplace.types import Rows
@@ -216,12 +215,10 @@ class FittedNetworks:
 
 def _sound(predicted: Component) -> Component:
     """What one network predicts, if its curvature is worth anything. Raises TrainingFailedError."""
-    if not isinstance(predicted, GaussianPredictive):
-        return predicted
-    if below_rounding(predicted).any():
+    if predicted.negative.any():
         raise TrainingFailedError(
             "the curvature of a network gives negative variances at these rows: the noise or the weight "
             "decay became too small for its numbers; train fewer steps, or fewer hidden units"
         )
     # Rounding can take a variance that is zero just below it.
-    return replace(predicted, function_variance=predicted.function_variance.clamp(min=0))
+    return predicted.without_rounding()

@@ -105,7 +105,8 @@ class GaussNewton:
         if predicated:
             return self._move(state, accepted, proposal.w, self._predicated(state, accepted, proposal))
         if accepted.any():
-            state = self._move(state, accepted, proposal.w, self._arrivals(state, rows, accepted, proposal))
+            moved = self._move(state, accepted, proposal.w, self._arrivals(state, rows, accepted, proposal))
+            state = self._without(moved, rows, moved.hyper.pruned & ~state.hyper.pruned)
         return state
 
     def _propose(self, state: GaussNewtonState, rows: Rows) -> Proposal:
@@ -114,7 +115,8 @@ class GaussNewton:
         H = state.ggn.at(hyper.with_values(hyper.alpha + damping.unsqueeze(-1), hyper.beta))
         straight = H.newton_step(tangent, hyper)
         move = straight + self._bend(tangent, rows, hyper, H, straight)
-        w = state.w + move
+        w = (state.w + move) * hyper.alive
+        move = w - state.w
         there = self.model.linearise(w, rows) if has_factors(self.model.network) else None
         f = self.model.outputs(w, rows) if there is None else there.f
         assert f is not None
@@ -196,8 +198,19 @@ class GaussNewton:
             ggn=there.ggn,
         )
 
+    def _without(self, state: GaussNewtonState, rows: Rows, pruned: Tensor) -> GaussNewtonState:
+        """The state with the weights of groups at zero that were `pruned` (…, g) just now.
+
+        A step that is predicated does not ask: there the next proposal puts them to zero.
+        """
+        if not pruned.any():
+            return state
+        w = state.w * state.hyper.alive
+        tangent = self.model.linearise(w, rows)
+        return replace(state, w=w, tangent=tangent, ggn=self.model.ggn(tangent))
+
     def _update(self, tangent: TangentModel, hyper: Hyper, H: Precision) -> Hyper:
-        return mackay_update(hyper, statistics(tangent, hyper, H, self.mean(tangent, hyper, H)))
+        return mackay_update(hyper, statistics(tangent, hyper, H, self.mean(tangent, hyper, H)), prune=True)
 
 
 def _rounding(tangent: TangentModel, hyper: Hyper) -> Tensor:

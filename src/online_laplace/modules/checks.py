@@ -1,0 +1,118 @@
+"""What is refused at the door, each with what to do instead."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+from torch.nn.modules.dropout import _DropoutNd
+
+from online_laplace.errors import DivergedError, InputError
+from online_laplace.modules.view import ModuleView
+
+NORMALISATIONS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.LocalResponseNorm, nn.RMSNorm)
+
+
+def check_module(module: object, n_data: object) -> None:
+    """Refuse what has no trainable weights in one usable dtype, and a number of rows that is none."""
+    if not isinstance(module, nn.Module):
+        raise InputError(f"the model must be a torch.nn.Module, not {type(module).__name__}")
+    if not isinstance(n_data, int) or isinstance(n_data, bool) or n_data < 1:
+        raise InputError(f"n_data must be the number of training rows, not {n_data!r}")
+    named = list(module.named_parameters())
+    for name, parameter in named:
+        if isinstance(parameter, nn.parameter.UninitializedParameter):
+            raise InputError(f"{name} has no shape yet: run one batch through the module first")
+    trainable = [(name, p) for name, p in named if p.requires_grad]
+    if not trainable:
+        raise InputError(
+            "the module has no trainable parameters: set requires_grad on those that are to be learnt"
+        )
+    first_name, first = trainable[0]
+    for name, p in trainable:
+        if p.dtype not in (torch.float32, torch.float64):
+            raise InputError(
+                f"{name} is {_short(p.dtype)}: precisions cannot be learnt in it. Keep the parameters in "
+                "float32 (module.float()) and run the passes under torch.autocast"
+            )
+        if (p.dtype, p.device) != (first.dtype, first.device):
+            raise InputError(
+                f"{name} is {_short(p.dtype)} on {p.device}, but {first_name} is {_short(first.dtype)} on "
+                f"{first.device}: give all trainable parameters one dtype and device"
+            )
+
+
+def check_mode(module: nn.Module) -> None:
+    """Refuse dropout that is active: the evidence is that of one function, not of a random one."""
+    for name, part in module.named_modules():
+        if isinstance(part, _DropoutNd) and part.training and part.p > 0:
+            raise InputError(
+                f"{_layer(name, part)} drops out at random in train mode, and the evidence is that of one "
+                "function: call eval() on it (or on the module), or set p to 0; the precisions that are "
+                "learnt here do what dropout is for"
+            )
+
+
+def check_rows_apart(module: nn.Module) -> None:
+    """Refuse normalisation by the batch even in eval mode, where a row's output depends on the other rows."""
+    for name, part in module.named_modules():
+        if isinstance(part, _BatchNorm) and part.running_mean is None:
+            raise InputError(
+                f"{_layer(name, part)} keeps no running statistics, so that rows interact even in eval mode: "
+                "make it with track_running_stats=True"
+            )
+
+
+def check_repeatable(view: ModuleView, X: object) -> None:
+    """Refuse a module that gives two values for one input in eval mode."""
+    values = view.values()
+    with torch.no_grad():
+        first, again = view.outputs(values, X), view.outputs(values, X)
+    if not torch.equal(first.nan_to_num(), again.nan_to_num()):
+        raise InputError(
+            "the module gives two different outputs for the same inputs in eval mode: something in it is "
+            "random, such as dropout called as a function with training=True"
+        )
+
+
+def check_finite(loss: Tensor, f: Tensor) -> None:
+    """End a run whose loss is no number, saying where it came from. Raises DivergedError."""
+    if torch.isfinite(loss).all():
+        return
+    bad = ~torch.isfinite(f).all(-1)
+    if bad.any():
+        rows = bad.nonzero().flatten().tolist()
+        where = (
+            f"the module's outputs are not finite in {len(rows)} of {len(f)} rows (the first is {rows[0]})"
+        )
+    else:
+        where = "the outputs are finite, but the likelihood of the targets overflows"
+    raise DivergedError(
+        f"the loss is not a finite number: {where}. Look for such numbers in the inputs, lower the learning "
+        "rate, or go back to the last checkpoint"
+    )
+
+
+def tied(module: nn.Module) -> dict[str, list[str]]:
+    """Parameters that have more than one name: the first, and the others."""
+    names: dict[int, list[str]] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    return {first: rest for first, *rest in names.values() if rest}
+
+
+def normalisations(module: nn.Module) -> list[str]:
+    """The normalisation layers, with their types, and those of other makers by their names."""
+    return [
+        _layer(name, part)
+        for name, part in module.named_modules()
+        if isinstance(part, NORMALISATIONS) or type(part).__name__.endswith("Norm")
+    ]
+
+
+def _layer(name: str, part: nn.Module) -> str:
+    return f"{name or 'the module'} ({type(part).__name__})"
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

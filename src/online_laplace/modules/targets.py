@@ -1,0 +1,82 @@
+"""Likelihoods by name, and a loader's targets in the shape and dtype that they take."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from online_laplace.errors import InputError, known_name
+from online_laplace.likelihood import Bernoulli, Categorical, Gaussian, Likelihood, Poisson
+
+LIKELIHOODS = ("gaussian", "categorical", "bernoulli", "poisson")
+
+
+def likelihood_of(choice: str | Likelihood, outputs: int) -> Likelihood:
+    """The likelihood of a name, or the one given, for so many outputs. Raises InputError for a misfit."""
+    if not isinstance(choice, str):
+        found = choice
+    elif choice == "bernoulli":
+        found = Bernoulli()
+    elif choice == "categorical":
+        if outputs < 2:
+            raise InputError(
+                "the categorical likelihood needs an output for each of at least two classes, but the module "
+                "has one output: use likelihood='bernoulli', or one output per class"
+            )
+        # Where curvature is left out variances are too large: this form suffers least (benchmarks/digits.py).
+        found = Categorical(outputs, form="bridge")
+    else:
+        found = Gaussian(outputs) if choice == "gaussian" else Poisson(outputs)
+    if found.outputs != outputs:
+        raise InputError(
+            f"the {type(found).__name__} likelihood needs {found.outputs} output"
+            f"{'' if found.outputs == 1 else 's'}, but the module has {outputs}"
+        )
+    return found
+
+
+def check_likelihood(choice: str | Likelihood) -> None:
+    """Refuse an unknown name, and a likelihood that this front has no groups of weights for."""
+    if isinstance(choice, str):
+        known_name("likelihood", choice, LIKELIHOODS)
+    elif any(choice.heads):
+        raise InputError(
+            f"the outputs of {type(choice).__name__} need precisions of their own within the last layer, and "
+            "groups are whole tensors here: use the core (online_laplace.core.Model) for it"
+        )
+
+
+def as_targets(likelihood: Likelihood, y: object, f: Tensor, *, look: bool = True) -> Tensor:
+    """y as (rows, targets) in the dtype and on the device of f (rows, outputs).
+
+    Classes may be numbers (rows,) or columns of ones (rows, classes). Raises InputError for anything else;
+    for values that cannot be only where it may `look` at them, for which an accelerator must wait.
+    """
+    if not isinstance(y, Tensor):
+        raise InputError(f"targets must be a tensor, not {type(y).__name__}")
+    y = y.to(f.device)
+    rows, wanted = f.shape[0], likelihood.targets
+    if isinstance(likelihood, Categorical) and y.ndim == 1 and not y.is_floating_point():
+        if look and len(y) == rows and not ((y >= 0) & (y < wanted)).all():
+            raise InputError(
+                f"classes must be numbers from 0 to {wanted - 1}, as the module has {wanted} outputs; got "
+                f"{int(y.min())} to {int(y.max())}"
+            )
+        y = one_hot(y.long(), wanted)
+    y = y.unsqueeze(-1) if y.ndim == 1 else y
+    if y.shape != (rows, wanted):
+        raise InputError(
+            f"the {type(likelihood).__name__} likelihood needs targets of shape ({rows}, {wanted}) for "
+            f"outputs {tuple(f.shape)}, but they are {tuple(y.shape)}"
+        )
+    y = y.to(f.dtype)
+    if not look:
+        return y
+    if isinstance(likelihood, (Bernoulli, Categorical)) and not ((y >= 0) & (y <= 1)).all():
+        raise InputError("the indicator of a class must be from 0 to 1")
+    if isinstance(likelihood, Poisson) and not (y >= 0).all():
+        raise InputError("counts must be 0 or more")
+    if not torch.isfinite(y).all():
+        raise InputError("targets must be finite numbers")
+    return y

@@ -1,0 +1,308 @@
+"""Every bad use gets a message that says what to do."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from module_problems import Words, inputs_for, mlp, seeded, targets
+from online_laplace import OnlineLaplace
+from online_laplace.core import VaryingGaussian
+from online_laplace.errors import DivergedError, InputError
+from online_laplace.modules import Cadence
+from problems import normal
+
+
+def refused(message, make, *args, **settings):
+    with pytest.raises(InputError, match=message):
+        make(*args, **settings)
+
+
+def data(module, likelihood="gaussian", n=8):
+    return inputs_for(module, n), targets(likelihood, n)
+
+
+def test_no_trainable_parameters():
+    refused(
+        r"no trainable parameters: set requires_grad",
+        OnlineLaplace,
+        mlp(2).requires_grad_(False),
+        "gaussian",
+        n_data=8,
+    )
+    refused(r"no trainable parameters", OnlineLaplace, nn.Tanh(), "gaussian", n_data=8)
+    refused(r"must be a torch.nn.Module, not function", OnlineLaplace, lambda x: x, "gaussian", n_data=8)
+
+
+@pytest.mark.parametrize("n_data", [0, -3, 2.5, True, None])
+def test_an_n_data_that_is_no_number_of_rows(n_data):
+    refused(r"n_data must be the number of training rows", OnlineLaplace, mlp(2), "gaussian", n_data=n_data)
+
+
+def test_unknown_names_are_offered_the_nearest():
+    refused(r"did you mean 'categorical'", OnlineLaplace, mlp(2), "categoric", n_data=8)
+    refused(r"did you mean 'kron'", OnlineLaplace, mlp(2), "gaussian", n_data=8, curvature="krone")
+    refused(r"did you mean 'layerwise'", OnlineLaplace, mlp(2), "gaussian", n_data=8, prior="layer-wise")
+    refused(r"choose one of weights, mode", OnlineLaplace, mlp(2), "gaussian", n_data=8, mean="median")
+
+
+def test_outputs_that_do_not_fit_the_likelihood():
+    two, one = mlp(2), mlp(1)
+    x, y = data(two)
+    refused(
+        r"Bernoulli likelihood needs 1 output, but the module has 2",
+        OnlineLaplace(two, "bernoulli", n_data=8).loss,
+        x,
+        y,
+    )
+    refused(r"at least two classes", OnlineLaplace(one, "categorical", n_data=8).loss, x, y)
+    image = nn.Sequential(nn.Conv2d(2, 3, 3)).double()
+    refused(
+        r"must return \(rows, outputs\)",
+        OnlineLaplace(image, "gaussian", n_data=8).loss,
+        normal(8, 2, 6, 6, seed=0),
+        y,
+    )
+
+    class Several(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, 2)
+
+        def forward(self, x):
+            return {"logits": self.layer(x)}
+
+    refused(
+        r"the module returns dict: wrap it", OnlineLaplace(seeded(Several), "gaussian", n_data=8).loss, x, y
+    )
+    refused(r"need precisions of their own", OnlineLaplace, two, VaryingGaussian(), n_data=8)
+
+
+def test_targets_that_do_not_fit_the_likelihood():
+    module = mlp(3)
+    x, y = data(module, "categorical")
+    tuner = OnlineLaplace(module, "categorical", n_data=8)
+    refused(r"classes must be numbers from 0 to 2", tuner.loss, x, y + 1)
+    refused(r"needs targets of shape \(8, 3\)", tuner.loss, x, y[:7])
+    refused(r"targets must be a tensor", tuner.loss, x, y.tolist())
+    refused(
+        r"counts must be 0 or more", OnlineLaplace(module, "poisson", n_data=8).loss, x, normal(8, 3, seed=1)
+    )
+    refused(
+        r"targets must be finite",
+        OnlineLaplace(module, "gaussian", n_data=8).loss,
+        x,
+        normal(8, 3, seed=1) / 0,
+    )
+    refused(r"from 0 to 1", OnlineLaplace(mlp(1), "bernoulli", n_data=8).loss, x, y + 3)
+
+
+def test_an_n_data_that_contradicts_the_loader():
+    module = mlp(2)
+    x, y = data(module)
+    refused(r"n_data is 5, but one batch has 8 rows", OnlineLaplace(module, "gaussian", n_data=5).loss, x, y)
+    refused(
+        r"n_data is 9, but the loader has 8 rows",
+        OnlineLaplace(module, "gaussian", n_data=9).posterior,
+        [(x, y)],
+    )
+
+
+def test_an_empty_loader_and_batches_that_are_no_pairs():
+    module = mlp(2)
+    x, y = data(module)
+    tuner = OnlineLaplace(module, "gaussian", n_data=8)
+    refused(r"the loader is empty", tuner.posterior, [])
+    refused(r"must be \(inputs, targets\)", tuner.posterior, [x])
+    refused(r"got tuple of 3", tuner.posterior, [(x, y, y)])
+    refused(r"the batch is empty", tuner.loss, x[:0], y[:0])
+    refused(r"must be a tensor, or a tuple", tuner.loss, "words", y)
+    refused(r"the same rows", tuner.loss, (x, x[:3]), y)
+
+
+@pytest.mark.parametrize("where", ["loss", "update"])
+def test_losses_that_are_no_numbers(where):
+    module = mlp(2)
+    x, y = data(module)
+    x[3, 1] = torch.nan
+    tuner = OnlineLaplace(module, "gaussian", n_data=8)
+    with pytest.raises(DivergedError, match=r"outputs are not finite in 1 of 8 rows \(the first is 3\)"):
+        getattr(tuner, where)(x, y)
+    with torch.no_grad():
+        module[2].bias.fill_(800.0)
+    with pytest.raises(DivergedError, match=r"likelihood of the targets overflows"):
+        getattr(OnlineLaplace(module, "poisson", n_data=8), where)(x.nan_to_num(), y.abs())
+
+
+def test_precisions_that_leave_the_numbers_end_the_run_and_stay_as_they_were():
+    module = mlp(2)
+    x, y = data(module)
+    tuner = OnlineLaplace(module, "gaussian", n_data=8)
+    with torch.no_grad():
+        for p in module.parameters():
+            p.mul_(1e-200)  # α = γ / ‖w‖² overflows
+    with pytest.raises(
+        DivergedError, match=r"diverged: alpha left the numbers that float64 resolves at step 1"
+    ):
+        tuner.update(x, y)
+    assert set(tuner.alpha.values()) == {1.0}
+
+
+def test_dropout_in_train_mode():
+    module = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 2)).double()
+    x, y = data(module)
+    tuner = OnlineLaplace(module, "gaussian", n_data=8)
+    refused(r"1 \(Dropout\) drops out at random in train mode.*call eval\(\)", tuner.loss, x, y)
+    module[1].eval()
+    assert torch.isfinite(tuner.loss(x, y))
+
+    class Random(nn.Linear):
+        def forward(self, x):
+            return F.dropout(super().forward(x), 0.5, training=True)
+
+    odd = nn.Sequential(Random(3, 2)).double()
+    refused(
+        r"two different outputs for the same inputs",
+        OnlineLaplace(odd, "gaussian", n_data=8, curvature="full").update,
+        x,
+        y,
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision(dtype):
+    refused(
+        r"0.weight is .*float16: .*Keep the parameters in float32",
+        OnlineLaplace,
+        mlp(2).to(dtype),
+        "gaussian",
+        n_data=8,
+    )
+
+
+def test_parameters_of_two_dtypes():
+    module = mlp(2)
+    module[2].float()
+    refused(
+        r"2.weight is float32 on cpu, but 0.weight is float64", OnlineLaplace, module, "gaussian", n_data=8
+    )
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False)
+        self.two.weight = self.one.weight
+
+    def forward(self, x):
+        return self.two(torch.tanh(self.one(x)))
+
+
+def test_a_tied_weight_is_refused_by_kron_and_counted_once_by_the_others():
+    module = seeded(Tied)
+    refused(
+        r"one.weight and two.weight are one shared",
+        OnlineLaplace,
+        module,
+        "gaussian",
+        n_data=8,
+        curvature="kron",
+    )
+    x, y = normal(8, 3, seed=1), normal(8, 3, seed=2)
+    tuner = OnlineLaplace(module, "gaussian", n_data=8, curvature="full")
+    H = tuner.posterior([(x, y)]).H
+    rows = []
+    for row in x:  # autograd knows both uses
+        f = module(row)
+        rows += [torch.autograd.grad(one, module.one.weight, retain_graph=True)[0].flatten() for one in f]
+    J = torch.stack(rows)
+    torch.testing.assert_close(H.log_contraction(), torch.logdet(J.mT @ J + torch.eye(9).double()))
+
+
+def test_layers_that_kron_does_not_know_are_refused_by_name_with_what_does():
+    others = "or use diagonal, full, last-layer or matrix-free"
+
+    def kron(module):
+        return OnlineLaplace(module.double(), "gaussian", n_data=8, curvature="kron")
+
+    refused(f"0.weight belongs to Conv1d.*{others}", kron, nn.Sequential(nn.Conv1d(2, 2, 1)))
+    refused(f"weight_ih_l0 belongs to LSTM.*{others}", kron, nn.LSTM(3, 2))
+    refused(
+        r"0.weight belongs to Conv2d, a convolution in groups",
+        kron,
+        nn.Sequential(nn.Conv2d(2, 2, 1, groups=2)),
+    )
+    refused(
+        r"an embedding that changes its own weights", kron, nn.Sequential(nn.Embedding(3, 2, max_norm=1.0))
+    )
+    refused(r"in_proj_weight belongs to MultiheadAttention", kron, nn.MultiheadAttention(2, 1))
+
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.unused = nn.Linear(3, 3), nn.Linear(3, 3)
+
+        def forward(self, x):
+            return self.layer(self.layer(x))
+
+    module = seeded(Twice)
+    x, y = normal(8, 3, seed=1), normal(8, 3, seed=2)
+    refused(r"layer is called more than once in a pass", kron(module).update, x, y)
+    module.forward = lambda x: x @ module.layer.weight
+    refused(r"layer is not called when the module is", kron(module).update, x, y)
+
+
+def test_a_layer_that_stops_the_gradient_of_every_row_is_named():
+    class Branch(nn.Module):
+        def forward(self, x):
+            return x if x.sum() > 0 else -x
+
+    module = nn.Sequential(nn.Linear(3, 2), Branch()).double()
+    x, y = data(module)
+    tuner = OnlineLaplace(module, "gaussian", n_data=8, curvature="full")
+    refused(r"through 1 \(Branch\).*These need no rows: kron", tuner.update, x, y)
+    assert OnlineLaplace(module, "gaussian", n_data=8, curvature="kron").update(x, y) is not None
+
+
+def test_modules_that_cannot_be_copied_or_have_no_shape_yet():
+    module = mlp(2)
+    module.lock = __import__("threading").Lock()
+    refused(r"cannot be copied by copy.deepcopy", OnlineLaplace, module, "gaussian", n_data=8)
+    refused(r"has no shape yet: run one batch", OnlineLaplace, nn.LazyLinear(2), "gaussian", n_data=8)
+
+
+def test_rows_that_interact_in_eval_mode():
+    module = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2, track_running_stats=False)).double()
+    refused(r"1 \(BatchNorm1d\) keeps no running statistics", OnlineLaplace, module, "gaussian", n_data=8)
+
+
+def test_the_mode_needs_the_whole_curvature_and_all_rows():
+    refused(
+        r"needs the whole curvature, and kron is not",
+        OnlineLaplace,
+        mlp(2),
+        "gaussian",
+        n_data=8,
+        curvature="kron",
+        mean="mode",
+    )
+    module = mlp(2)
+    x, y = data(module)
+    tuner = OnlineLaplace(
+        module, "gaussian", n_data=9, mean="mode", curvature="full", cadence=Cadence(every=1)
+    )
+    refused(r"mean='mode' needs all rows in one batch", tuner.update, x, y)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"every": 0}, {"refresh": 0}, {"decay": -0.1}, {"decay": 1.1}, {"limit": 0.0}, {"patience": 1.0}],
+)
+def test_what_is_no_cadence(settings):
+    refused(r"must be", Cadence, **settings)
+
+
+def test_no_probe_at_all():
+    refused(r"at least one probe", OnlineLaplace, seeded(lambda: Words(2)), "gaussian", n_data=8, probes=0)
