@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEER := .venv-peer
 
-.PHONY: run test lint browser docs bench bench-peer data clean
+.PHONY: run test lint fuzz browser docs dist licences test-lowest test-pythons bench bench-peer data clean
 
 run: $(STAMP)
 	$(BIN)/online-laplace reproduce --profile quick
@@ -21,6 +21,10 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
+# Files made wrong on purpose, for every loader, for a minute; the tests have a fixed corpus of them.
+fuzz: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python fuzz 60
+
 # The report is tested in a real browser; root on a Debian system can fetch one.
 browser:
 	@{ command -v chromium && command -v chromedriver; } >/dev/null || { [ "$$(id -u)" = 0 ] \
@@ -30,7 +34,24 @@ browser:
 
 # The documentation, as a site in site/ that needs no network: open site/index.html.
 docs: $(STAMP)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --builder html docs site
+
+# The sdist and the wheel, in dist/; `make test` builds, installs and tries them as well.
+dist: $(STAMP)
+	$(BIN)/python -m build --no-isolation
+
+# What is installed beside this package, and under which licence.
+licences: $(STAMP)
+	$(BIN)/pip-licenses --order=license --with-urls --format=markdown
+
+# The tests with the lowest versions that pyproject.toml allows, and with every Python that is here. Each
+# environment is made once, in .venvs/; a new one downloads a few gigabytes, so this is no part of `make test`.
+test-lowest: $(STAMP) browser
+	$(BIN)/python scripts/environments.py lowest
+
+PYTHONS ?= 3.11 3.12 3.13
+test-pythons: $(STAMP) browser
+	$(BIN)/python scripts/environments.py pythons $(PYTHONS)
 
 # One step in its parts against the floor of its arithmetic: prints a table, writes bench.json. Minutes.
 bench: $(STAMP)

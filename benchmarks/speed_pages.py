@@ -136,6 +136,59 @@ def many_runs(found: dict) -> str:
     return "\n".join(lines)
 
 
+def forms(found: dict) -> str:
+    """Milliseconds of a step in each form, the fastest in bold."""
+    lines = [
+        "| rows | inputs, hidden layers | prior | primal | dual | layered |",
+        "| ---: | --- | --- | ---: | ---: | ---: |",
+    ]
+    for row in found["rows"]:
+        if row["prior"] == "ard":  # takes what layerwise does
+            continue
+        least = min(row["milliseconds"].values())
+        cells = [f"**{ms:.1f}**" if ms == least else f"{ms:.1f}" for ms in row["milliseconds"].values()]
+        shape = f"{row['inputs']}, {'-'.join(map(str, row['hidden']))}"
+        lines.append(f"| {row['n']} | {shape} | {row['prior']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def million_weights(found: dict) -> str:
+    """Seconds and peaks of single steps of a very large network."""
+    lines = [
+        "| step | prior | step, s | posterior, s | 1,000 predictions, s | peak of the process |",
+        "| --- | --- | ---: | ---: | ---: | ---: |",
+    ]
+    for case in found["cases"]:
+        seconds = [f"{part['cpu_seconds']:.2f}" for part in case["seconds"].values()]
+        peak = f"{case['peak_bytes'] / 1e9:.2f} GB"
+        lines.append(f"| {case['procedure']} | {case['prior']} | {' | '.join(seconds)} | {peak} |")
+    return "\n".join(lines)
+
+
+def fits(found: dict) -> str:
+    """CPU seconds of whole calls in two source trees."""
+    parts = list(dict.fromkeys(row["part"] for row in found["rows"]))
+    lines = [f"| CPU seconds, before → now | {' | '.join(parts)} |", f"| --- |{' ---: |' * len(parts)}"]
+    by_table: dict[str, list[str]] = {}
+    for row in found["rows"]:
+        cell = f"{row['old'][0]:.3g} → {row['new'][0]:.3g}, ×{row['ratio']:.2f}"
+        by_table.setdefault(row["table"], []).append(cell)
+    lines += [f"| {table} | {' | '.join(cells)} |" for table, cells in by_table.items()]
+    return "\n".join(lines)
+
+
+def step_ratios(found: dict) -> str:
+    """Milliseconds of a step in two source trees."""
+    steps = list(dict.fromkeys(row["step"] for row in found["rows"]))
+    lines = [f"| ms, before → now | {' | '.join(steps)} |", f"| --- |{' ---: |' * len(steps)}"]
+    by_table: dict[str, list[str]] = {}
+    for row in found["rows"]:
+        cell = f"{row['old_ms']:.1f} → {row['new_ms']:.1f}, {row['ratio']:.2f}"
+        by_table.setdefault(row["table"], []).append(cell)
+    lines += [f"| {table} | {' | '.join(cells)} |" for table, cells in by_table.items()]
+    return "\n".join(lines)
+
+
 # What stands between the marks of a name, and the stored files that it is made of.
 BLOCKS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {
     "bench_1": (bench_table.markdown, ("bench_1.json",)),
@@ -149,6 +202,11 @@ BLOCKS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {
     "memory": (memory, ("memory.json",)),
     "million": (million, ("memory.json",)),
     "many_runs": (many_runs, ("many_runs.json",)),
+    "forms": (forms, ("forms.json",)),
+    "million_weights": (million_weights, ("million_weights.json",)),
+    "fits": (fits, ("fit_ratio.json",)),
+    "deep_steps": (step_ratios, ("step_ratio_20_20_20.json",)),
+    "layered_steps": (steps, ("bench_layered.json",)),
 }
 
 

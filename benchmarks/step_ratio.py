@@ -1,6 +1,6 @@
 """How long a step takes in one source tree of the package against another, in one run on one machine.
 
-    python benchmarks/step_ratio.py OLD_SRC NEW_SRC [--only yacht] [--seconds 8]
+    python benchmarks/step_ratio.py OLD_SRC NEW_SRC [--only yacht] [--seconds 8] [--hidden 20,20,20]
 
 Each tree has a process of its own, on one thread, in float64. For every table and step the two take turns in
 slices of a fraction of a second, one at a time and strictly alternating, so that a slow spell of the machine
@@ -11,6 +11,7 @@ what means something. Both begin with the same weights and rows.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -27,7 +28,7 @@ SLICE = 0.2
 FEWEST = 20
 
 
-def stepping(table: str, step: str) -> tuple[Any, Callable[[Any], Any]]:
+def stepping(table: str, step: str, hidden: str) -> tuple[Any, Callable[[Any], Any]]:
     """A first state and what takes it a step further, in whatever tree of the package is imported here."""
     import torch
 
@@ -39,7 +40,7 @@ def stepping(table: str, step: str) -> tuple[Any, Callable[[Any], Any]]:
     whole = load_table(table)
     chosen = paper_splits(len(whole.y), 1)[0].train
     X, y = (torch.from_numpy(Scaler.fit(A).transform(A)) for A in (whole.X[chosen], whole.y[chosen][:, None]))
-    network = MLP(X.shape[-1], (UNITS,))
+    network = MLP(X.shape[-1], tuple(map(int, hidden.split(","))))
     w = network.init(0)[None]
     procedure, optimiser = step.lower().split(", ")
     kind, mean = Online if optimiser == "adam" else GaussNewton, MEANS[procedure]
@@ -118,10 +119,10 @@ class Worker:
         self.process.wait()
 
 
-def measure(workers: list[Worker], table: str, step: str, seconds: float) -> list[list[float]]:
+def measure(workers: list[Worker], table: str, step: str, seconds: float, hidden: str) -> list[list[float]]:
     """The seconds of the steps of each worker."""
     for worker in workers:
-        worker.ask(f"{table}; {step}")
+        worker.ask(f"{table}; {step}; {hidden}")
     times: list[list[float]] = [[] for _ in workers]
     slices = 0
     while slices * SLICE * len(workers) < seconds or min(map(len, times)) < FEWEST:
@@ -141,6 +142,8 @@ def main() -> None:
     parser.add_argument(
         "--seconds", type=float, default=8, help="for each table and step, both trees together"
     )
+    parser.add_argument("--hidden", default=str(UNITS), help="units of each hidden layer, comma-separated")
+    parser.add_argument("--json", type=Path, help="where to store what is printed")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
@@ -149,13 +152,19 @@ def main() -> None:
     if len(options.trees) != 2:
         parser.error("give two folders, that of the old tree and that of the new one")
     workers = [Worker(src.resolve()) for src in options.trees]
+    rows: list[dict[str, object]] = []
     print(f"{'table':10}{'step':18}{'old, ms':>9}{'new, ms':>9}{'new : old':>11}")
     for table in options.only.split(","):
         for step in STEPS:
-            old, new = (1e3 * median(times) for times in measure(workers, table, step, options.seconds))
+            times = measure(workers, table, step, options.seconds, options.hidden)
+            old, new = (1e3 * median(each) for each in times)
+            rows.append({"table": table, "step": step, "old_ms": old, "new_ms": new, "ratio": new / old})
             print(f"{table:10}{step:18}{old:9.2f}{new:9.2f}{new / old:11.3f}", flush=True)
     for worker in workers:
         worker.dismiss()
+    if options.json:
+        stored = {"hidden": options.hidden, "load": os.getloadavg(), "rows": rows}
+        options.json.write_text(json.dumps(stored, indent=1))
 
 
 if __name__ == "__main__":

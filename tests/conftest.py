@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +11,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
+    from selenium import webdriver
+
     from online_laplace.store.results import Results
 
 # CI sees the examples a person sees.
@@ -51,3 +55,35 @@ def tiny_report(tiny_results: Results, tmp_path_factory: pytest.TempPathFactory)
     folder = tmp_path_factory.mktemp("report")
     write_report(tiny_results, folder)
     return folder
+
+
+_FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --disable-dev-shm-usage --window-size=1200,900"
+)
+
+
+@pytest.fixture(scope="session")
+def one_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    """Chromium without a window, started once."""
+    from selenium import webdriver
+
+    chromium, driver_path = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (chromium and driver_path):
+        pytest.skip("there is no Chromium with its driver on this machine: no page was opened in a browser")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in [*_FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('browser')}"]:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver_path))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def browser(one_browser: webdriver.Chrome) -> Iterator[webdriver.Chrome]:
+    """The browser, with the size and the colours that it began with."""
+    yield one_browser
+    one_browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    one_browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})

@@ -59,6 +59,7 @@ def blocks(path: Path) -> list[Block]:
 
 # What follows these commands here, so that hours become seconds. Of an option given twice the last counts.
 SHORT = {
+    "fit": "--members 2 --steps 10 --quiet",
     "train": "--splits 1 --steps 6 --hidden 4 --members 2 --quiet",
     "select": "--splits 1 --steps 6 --quiet",
     "reproduce": "--tables yacht --splits 1 --workers 1 --quiet --set steps=6 --set hidden=[4] "
@@ -67,8 +68,9 @@ SHORT = {
 
 
 def shortened(arguments: list[str]) -> list[str]:
-    """The arguments of a long command with those that make it short; `select` where no steps are given."""
-    if arguments[0] not in SHORT or (arguments[0] == "select" and "--steps" in arguments):
+    """The arguments of a long command with those that make it short; where it has any, its own count."""
+    own = {"fit": "--members", "select": "--steps"}.get(arguments[0])
+    if arguments[0] not in SHORT or own in arguments:
         return arguments
     return [*arguments, *SHORT[arguments[0]].split()]
 

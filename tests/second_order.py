@@ -96,7 +96,7 @@ def log_density(likelihood: Likelihood, f: Tensor, y: Tensor, beta: Tensor) -> T
         return dist.Normal(mean, sigma, validate_args=False).log_prob(y).sum()
     if isinstance(likelihood, StudentT):
         mean, s, t = f.split(likelihood.targets, dim=-1)
-        sigma, nu = (likelihood.floor + s.exp()).sqrt(), 1 + 4 * t.exp()
+        sigma, nu = (likelihood.floor + s.exp()).sqrt(), 4 + 4 * t.exp()
         return dist.StudentT(nu, mean, sigma, validate_args=False).log_prob(y).sum()
     if isinstance(likelihood, Poisson):
         return dist.Poisson(f.exp(), validate_args=False).log_prob(y).sum()
@@ -106,7 +106,10 @@ def log_density(likelihood: Likelihood, f: Tensor, y: Tensor, beta: Tensor) -> T
 
 
 def curvature_in_outputs(likelihood: Likelihood, f: Tensor, y: Tensor, beta: Tensor) -> Tensor:
-    """The Hessian of −log p in the outputs of each row; of varying noise its mean over y: (n, k, k)."""
+    """The Hessian of −log p in the outputs of each row; of varying noise its mean over y: (n, k, k).
+
+    For the location of a t it is that of the parabola in μ with its top at y that touches −log p.
+    """
 
     def score(outputs: Tensor, target: Tensor) -> Tensor:
         return jacrev(lambda g: log_density(likelihood, g, target, beta))(outputs)
@@ -116,7 +119,12 @@ def curvature_in_outputs(likelihood: Likelihood, f: Tensor, y: Tensor, beta: Ten
 
     if not isinstance(likelihood, VaryingGaussian | StudentT):
         return torch.stack([second(outputs, target) for outputs, target in zip(f, y, strict=True)])
-    return torch.stack([expected_over_targets(likelihood, outputs, score, second) for outputs in f])
+    expected = torch.stack([expected_over_targets(likelihood, outputs, score, second) for outputs in f])
+    if isinstance(likelihood, StudentT):
+        k = likelihood.targets
+        pull = torch.stack([score(outputs, target)[:k] for outputs, target in zip(f, y, strict=True)])
+        expected[:, :k, :k] = torch.diag_embed(pull / (y - f[:, :k]))
+    return expected
 
 
 def expected_over_targets(
@@ -133,7 +141,7 @@ def expected_over_targets(
         return torch.stack(parts).sum(0) / weights.sum()
     # The sinh-sinh rule follows tails of any power. Fisher's information as the mean square of the score:
     # torch's second derivative of log Γ has nine digits.
-    nu = 1 + 4 * outputs[2 * likelihood.targets :].exp()
+    nu = 4 + 4 * outputs[2 * likelihood.targets :].exp()
     x = torch.linspace(-4, 4, 161, dtype=torch.float64)[:, None]
     inner = 0.5 * torch.pi * x.sinh()
     r, measure = inner.sinh(), inner.cosh() * x.cosh()

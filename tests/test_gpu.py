@@ -11,6 +11,7 @@ from online_laplace.model.mlp import MLP
 from online_laplace.model.network import initial_weights
 from online_laplace.train.gauss_newton import GaussNewton
 from online_laplace.train.online import MEANS, Online
+from online_laplace.train.replay import Replay, stepper
 from online_laplace.types import Rows
 from problems import make_model, table_splits
 
@@ -63,3 +64,22 @@ def test_a_record_of_the_gpu_is_the_one_of_the_cpu(procedure):
         for name in ("test_rmse", "test_log_likelihood", "alpha", "beta", "gamma", "laplace_evidence"):
             assert getattr(one, name) == pytest.approx(getattr(other, name), rel=1e-6), name
         assert one.outcome == other.outcome
+
+
+@pytest.mark.parametrize("name", ["yacht", "energy"])  # layered, primal
+def test_recorded_gauss_newton_steps_are_those_from_python(name):
+    here = table_splits(name, len(SPLITS)).train
+    rows = Rows(here.X.cuda(), here.y.cuda())
+    network = MLP(rows.X.shape[-1])
+    model = make_model(network, like=rows.X)
+    w = initial_weights(network, SPLITS, rows.X)
+    procedure = GaussNewton(model, MEANS["ol"])
+    state = procedure.init(w, model.initial_hyper(w), rows)
+    take_steps = stepper(procedure, state, rows)
+    assert isinstance(take_steps, Replay)
+    recorded = take_steps(take_steps(state, 9), 3)
+    for _ in range(12):
+        state = procedure.step(state, rows)
+    assert recorded.step == state.step == 12
+    for one, other in ((recorded.w, state.w), (recorded.hyper.alpha, state.hyper.alpha)):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)

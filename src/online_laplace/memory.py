@@ -160,6 +160,13 @@ def check_device(name: object) -> str:
     if not isinstance(name, (str, torch.device)):
         raise InputError(f"device must be the name of a torch device, such as 'cpu', not {name!r}")
     try:
+        torch.device(name)
+    except RuntimeError:
+        # torch's own words are a list of twenty devices, most of which nobody has.
+        raise InputError(
+            f"device {str(name)!r} is not known: choose cpu, cuda, or cuda:1 for the second"
+        ) from None
+    try:
         torch.ones(1, device=name).item()  # "meta" makes tensors but holds no numbers
     except (RuntimeError, NotImplementedError, AssertionError, TypeError) as error:
         reason = str(error).splitlines()[0]

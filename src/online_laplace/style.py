@@ -10,7 +10,6 @@ from online_laplace.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 ORANGE, SKY, GREY = "#E69F00", "#56B4E9", "#767676"
@@ -47,21 +46,6 @@ def house_style() -> Iterator[None]:
         raise MissingExtraError("matplotlib", "plots") from error
     with mpl.rc_context(_SETTINGS):
         yield
-
-
-def grid(rows: int, columns: int, width: float, height: float) -> tuple[Figure, list[list[Axes]]]:
-    """A figure of rows × columns axes, and the axes; no window, no global state."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height))
-    axes = figure.subplots(rows, columns, squeeze=False)
-    return figure, [list(row) for row in axes]
-
-
-def legend_above(figure: Figure, axes: Axes, columns: int = 4) -> None:
-    """One legend for the whole figure, over the plots, where it hides nothing."""
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=columns)
 
 
 def log_axis(axes: Axes, *which: str) -> None:

@@ -8,6 +8,7 @@ Threads that take whole replicas meet rarely, and sleep while they wait.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from contextlib import ContextDecorator
 from functools import cache
 from types import TracebackType
@@ -82,3 +83,47 @@ class one_thread_each(ContextDecorator):  # noqa: N801 - used like a function
 def replica_threads() -> tuple[int, bool]:
     """How many threads replicas may share, and whether a single one may have them all inside its products."""
     return (_here.threads, False) if _here.entered else (torch.get_num_threads(), True)
+
+
+class Turns:
+    """Who may compute: a few threads of this process at a time, all others wait in a queue.
+
+    Threads that give way after a piece of work come to their end together, so that no core is left over.
+    """
+
+    def __init__(self) -> None:
+        """Nobody is computing."""
+        self._lock = threading.Lock()
+        self._running = 0
+        self._queue: deque[threading.Event] = deque()
+
+    def enter(self, most: int) -> None:
+        """Wait until fewer than `most` are computing and all who came before have had their turn."""
+        with self._lock:
+            if self._running < most and not self._queue:
+                self._running += 1
+                return
+            mine = threading.Event()
+            self._queue.append(mine)
+        mine.wait()
+
+    def leave(self) -> None:
+        """Hand the turn to whoever has waited longest."""
+        with self._lock:
+            if self._queue:
+                self._queue.popleft().set()
+            else:
+                self._running -= 1
+
+    def give_way(self) -> None:
+        """Let somebody else go first, if anybody waits."""
+        with self._lock:
+            if not self._queue:
+                return
+            mine = threading.Event()
+            self._queue.append(mine)
+            self._queue.popleft().set()
+        mine.wait()
+
+
+TURNS = Turns()

@@ -153,7 +153,7 @@ def test_the_paper_profile_is_five_tables_ten_splits_and_the_papers_steps() -> N
 def test_an_experiment_runs_with_torch_numpy_scipy_and_safetensors_alone(tmp_path: Path) -> None:
     script = """
 import sys
-for name in ("typer", "rich", "joblib", "matplotlib", "sklearn", "pandas", "PIL"):
+for name in ("typer", "rich", "pydantic", "joblib", "matplotlib", "sklearn", "pandas", "PIL"):
     sys.modules[name] = None
 from online_laplace.workers.run_profile import main
 sys.exit(main(sys.argv[1:]))

@@ -122,12 +122,12 @@ def test_worker_processes_write_what_one_process_writes(command, tmp_path):
 
 
 BAD_FILES = {
-    "NaN": ("a,b,y\n1,2,3\n2,nan,5\n4,1,2\n", ["column 'b' is NaN in row 2"]),
+    "NaN": ("a,b,y\n1,2,3\n2,nan,5\n4,1,2\n", ["values are missing in column 'b' (1 row)"]),
     "infinite": ("a,b,y\n1,2,3\n2,inf,5\n4,1,2\n", ["column 'b' is infinite in row 2"]),
     "one row": ("a,b,y\n1,2,3\n", ["at least two rows", "got 1"]),
     "constant target": ("a,b,y\n1,2,3\n2,3,3\n4,1,3\n", ["'y' is constant"]),
     "ragged": ("a,b,y\n1,2,3\n2,3\n4,1,3\n", ["row 2 (line 3) has 2 fields, but the header has 3"]),
-    "words": ("a,b,y\n1,2,3\n2,many,4\n4,1,3\n", ["row 2", "'many' is not a number"]),
+    "words": ("a,b,y\n1,2,3\n2,many,4\n4,1,3\n", ["column 'b' holds numbers but also 'many'", "--drop b"]),
     "no header": ("1,2,3\n4,5,6\n7,8,1\n", ["there is no header"]),
     "empty": ("", ["the file is empty"]),
     "too few rows to split": ("a,b,y\n1,2,3\n2,3,4\n", ["leave 2 for training and 0 for testing"]),
@@ -174,7 +174,7 @@ BAD_OPTIONS = {
     "activation": (["yacht", "--activation", "tahn"], "unknown activation 'tahn': did you mean 'tanh'?"),
     "prior": (["yacht", "--prior", "adr"], "unknown prior 'adr': did you mean 'ard'?"),
     "dtype": (["yacht", "--dtype", "float16"], "unknown dtype 'float16': did you mean 'float"),
-    "device": (["yacht", "--device", "abacus"], "device 'abacus' cannot be used here"),
+    "device": (["yacht", "--device", "abacus"], "device 'abacus' is not known"),
     "empty device": (["yacht", "--device", "meta"], "device 'meta' cannot be used here"),
     "alpha": (["yacht", "--alpha", "0"], "alpha must be a positive, finite number, not 0.0"),
     "negative alpha": (["yacht", "--alpha", "-2"], "alpha must be a positive, finite number, not -2.0"),

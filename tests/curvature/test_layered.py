@@ -150,7 +150,7 @@ def test_a_replica_without_a_factor_is_marked_and_leaves_the_others_untouched(po
     first = tangent.J.layers[0]
     delta = first.delta.clone()
     delta[1, 0, 0, 0] = poison
-    J = LayeredJacobian((first._replace(delta=delta), *tangent.J.layers[1:]), tangent.J.shape)
+    J = LayeredJacobian((first._replace(delta=delta), *tangent.J.layers[1:]))
     H = model.precision(replace(tangent, J=J), hyper)
     assert H.failed.tolist() == [False, True, False]
     others = torch.tensor([0, 2])

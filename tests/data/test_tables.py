@@ -82,7 +82,6 @@ BAD_FILES = {
         "there is no header: the first line holds only numbers, not column names",
     ),
     "duplicate": ("a,b,a\n1,2,3\n4,5,6\n", "the column name 'a' appears twice in the header"),
-    "nameless": ("a,,c\n1,2,3\n4,5,6\n", "column 2 has no name in the header"),
     "one column": (
         "a;b\n1;2\n3;4\n",
         "only one column, 'a;b': at least one feature and a target are needed "

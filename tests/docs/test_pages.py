@@ -7,8 +7,6 @@ import runpy
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -40,23 +38,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def houses(folder: Path) -> None:
-    """The reader's own files that the README speaks of."""
-    random = np.random.default_rng(0)
-    frame = pd.DataFrame({"area": random.uniform(30, 200, 60), "city": random.choice(["Oslo", "Bergen"], 60)})
-    frame["price"] = frame.area + 30 * (frame.city == "Oslo") + random.normal(0, 5, 60)
-    frame.loc[[3, 7], "area"] = np.nan
-    frame.to_csv("houses.csv", index=False)
-    frame.head().drop(columns="price").to_csv("new.csv", index=False)
-
-
 def run(page: Path) -> dict[str, Any]:
     """Run its blocks one after another; the names that they leave."""
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(page):
         where = f"{named(page)}:{block.line}"
-        if block.not_run or block.language in (*SHOWN, "indented"):
+        # A language in braces is a directive of the site: a list of pages, a reference, a warning.
+        if block.not_run or block.language in (*SHOWN, "indented") or block.language.startswith("{"):
             continue
         if block.language == "python":
             printed = run_python(block.code, where, names)
@@ -75,7 +63,7 @@ def test_the_code_of_the_page_runs(page: Path) -> None:
     run(page)
 
 
-@pytest.mark.usefixtures("houses")
+@pytest.mark.usefixtures("folder")
 def test_the_code_of_the_readme_runs() -> None:
     # What is indented there is about make, which is what runs these tests.
     indented = [block for block in blocks(README) if block.language == "indented"]

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
+import online_laplace
+from in_browser import open_page
 from page_blocks import ROOT
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --disable-dev-shm-usage --window-size=1280,900"
-)
 # What a page fetches by itself, as against what a reader may follow.
 FETCHED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src", "audio": "src"}
 FETCHED_LINKS = ("stylesheet", "icon", "preload", "preconnect", "dns-prefetch", "modulepreload", "prefetch")
@@ -31,9 +26,10 @@ FETCHED_LINKS = ("stylesheet", "icon", "preload", "preconnect", "dns-prefetch", 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("documentation") / "site"
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet"]
+    # What was read is kept beside the site, and not in the repository.
+    places = ["--builder", "html", "--doctree-dir", folder.parent / "read", "docs", folder]
+    done = subprocess.run([*command, *map(str, places)], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -59,32 +55,30 @@ def test_every_page_is_there(site: Path) -> None:
     assert [page for page in pages if not (site / page).is_file()] == []
 
 
+def test_nothing_is_left_of_another_site_generator(site: Path) -> None:
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert not re.search(r"^(:::|!!!|--8<--)", page.read_text(), re.MULTILINE), page
+
+
+def test_every_public_name_is_in_the_reference(site: Path) -> None:
+    words = "".join(page.read_text() for page in (site / "reference").glob("*.html"))
+    for name in online_laplace.__all__:
+        if name != "__version__":
+            assert re.search(rf'id="online_laplace[\w.]*\.{name}"', words), name
+    # The values of defaults, not the names of constants.
+    assert "defaults." not in (site / "reference" / "regressor.html").read_text()
+
+
 def test_nothing_is_fetched_from_the_network(site: Path) -> None:
     for page in site.rglob("*.html"):
         fetches = Fetches()
         fetches.feed(page.read_text())
         assert fetches.found, page
         assert [one for one in fetches.found if re.match(r"(https?:)?//", one)] == [], page
-        # What is fetched is in the site; the page for errors names its files from the root of a server.
-        if page.name != "404.html":
-            local = [one.split("?")[0].split("#")[0] for one in fetches.found if not one.startswith("data:")]
-            assert [one for one in local if not (page.parent / one).exists()] == [], page
+        local = [one.split("?")[0].split("#")[0] for one in fetches.found if not one.startswith("data:")]
+        assert [one for one in local if not (page.parent / one).exists()] == [], page
     for sheet in site.rglob("*.css"):
         assert not re.search(r"(@import|url\()\s*['\"]?(https?:)?//", sheet.read_text()), sheet
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    if not (CHROMIUM and DRIVER):
-        pytest.skip("there is no Chromium with its driver on this machine: the site was not opened in it")
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in [*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('browser')}"]:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    yield driver
-    driver.quit()
 
 
 @pytest.mark.parametrize("page", ["index.html", "how-it-works.html", "reference/regressor.html"])
@@ -100,8 +94,19 @@ def test_the_page_opens_from_the_file_system_without_a_word(
 
 def test_the_search_finds_a_page_without_a_server(site: Path, browser: webdriver.Chrome) -> None:
     browser.get((site / "index.html").as_uri())
-    browser.find_element(By.CSS_SELECTOR, "input[name=query]").send_keys("predict_interval")
+    field = browser.find_element(By.CSS_SELECTOR, "input[name=q]")
+    field.send_keys("predict_interval" + Keys.ENTER)
     links = WebDriverWait(browser, 30).until(
-        lambda driver: driver.find_elements(By.CSS_SELECTOR, ".md-search-result__link")
+        lambda driver: driver.find_elements(By.CSS_SELECTOR, "#search-results li a")
     )
     assert any("regressor.html" in (link.get_attribute("href") or "") for link in links)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_home_page_fits_a_phone_and_shows_a_picture_and_results(
+    site: Path, browser: webdriver.Chrome, dark: bool
+) -> None:
+    open_page(browser, site / "index.html", width=390, dark=dark)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+    assert len(browser.find_elements(By.CSS_SELECTOR, "article img")) >= 2
+    assert "online-laplace" in browser.find_element(By.CSS_SELECTOR, "article table").text

@@ -33,7 +33,7 @@ BAD_SETTINGS = {
     "max_steps": ({"max_steps": -1}, "max_steps must be a whole number"),
     "tol": ({"tol": -1e-3}, "tol must be zero or a positive number"),
     "tol word": ({"tol": "small"}, "tol must be zero or a positive number"),
-    "device": ({"device": "abacus"}, "device 'abacus' cannot be used here"),
+    "device": ({"device": "abacus"}, "device 'abacus' is not known"),
     "no device": ({"device": None}, "device must be the name of a torch device"),
     "no activation": ({"activation": None}, "unknown activation None: choose one of"),
     "no prior": ({"prior": ["ard"]}, "unknown prior ['ard']"),

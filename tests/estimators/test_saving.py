@@ -169,7 +169,7 @@ DAMAGES = {
         ),
         "does not match its digest",
     ),
-    "newer": (lambda f: rewrite(f, version=2, package_version="9.0"), "online-laplace 9.0"),
+    "newer": (lambda f: rewrite(f, version=3, package_version="9.0"), "online-laplace 9.0"),
     "foreign": (lambda f: (f / "model.json").write_text('{"layers": 3}'), "not written by online-laplace"),
     "a list": (lambda f: (f / "model.json").write_text("[1]"), "not written by online-laplace"),
     "no document": (lambda f: (f / "model.json").unlink(), "no model in it"),

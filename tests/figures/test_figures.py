@@ -10,8 +10,8 @@ import pytest
 
 from online_laplace.errors import MissingExtraError
 from online_laplace.figures import draw_all
-from online_laplace.figures.methods import median_trace
 from online_laplace.figures.one_step import EARLY, START, OneStep
+from online_laplace.figures.picture import median_trace
 from online_laplace.report.content import compose
 from online_laplace.store.export import open_results, write_export
 from online_laplace.store.results import Results
@@ -91,9 +91,9 @@ def test_the_median_of_runs_holds_the_last_value_of_one_that_ended_early() -> No
     assert middle.tolist() == [6.0, 5.0, 4.5, 4.0]
 
 
-def test_without_matplotlib_the_extra_is_named(
+def test_without_altair_the_extra_is_named(
     tiny_results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingExtraError, match=r"online-laplace\[plots\]"):
+    monkeypatch.setitem(sys.modules, "altair", None)
+    with pytest.raises(MissingExtraError, match=r"online-laplace\[pages\]"):
         draw_all(tiny_results, tmp_path)

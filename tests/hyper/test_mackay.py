@@ -228,7 +228,7 @@ def test_a_group_without_gamma_is_pruned_and_keeps_its_alpha(dtype, share):
     hyper = Hyper(torch.tensor([3.0, 4.0], dtype=dtype), torch.ones(1, dtype=dtype), prior)
     edge = 2 * math.sqrt(torch.finfo(dtype).eps)  # |b| √ε
     seen = Statistics(
-        norm=torch.full((2,), 1e-20, dtype=dtype),
+        norm=torch.tensor([1e-6, 1e-9], dtype=dtype),
         gamma=torch.tensor([0.5, share * edge], dtype=dtype),
         misfit=torch.ones(1, dtype=dtype),
         spent=torch.ones(1, dtype=dtype),

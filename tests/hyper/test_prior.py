@@ -158,6 +158,14 @@ def test_heads_of_a_linear_model_and_of_one_without_biases():
     )
 
 
+def test_heads_that_are_constants_have_a_group_each():
+    network = MLP(2, (4,), 3, constants=2)
+    prior = Model.of(network, StudentT(), "scalar", exact).prior
+    assert prior.names == ("all", "scale", "freedom")
+    assert prior.sizes.tolist() == [network.d_w - 2, 1, 1]
+    assert torch.equal(prior.membership[-2:, 1:], torch.eye(2, dtype=torch.float64))
+
+
 def test_labels_that_were_given_stay_whatever_the_heads():
     network = MLP(2, (), 2)
     assert Model.of(network, VaryingGaussian(), ["a"] * network.d_w, exact).prior.names == ("a",)

@@ -73,6 +73,19 @@ def test_relevance_puts_the_most_relevant_input_on_top(model, ax):
     assert len(plot_relevance(model, most=1, ax=Figure().subplots()).patches) == 1
 
 
+def test_names_with_dollar_signs_are_drawn_as_they_are(rows):
+    names = ["a$b^c_$", "$\\frac$"]
+    model = OnlineLaplaceRegressor(**QUICK, prior="ard").fit(rows[0].set_axis(names, axis=1), rows[1])
+    figure = Figure()
+    plot_relevance(model, ax=figure.subplots())
+    figure.draw_without_rendering()  # which would end in an error on a formula
+    one = OnlineLaplaceRegressor(**QUICK).fit(rows[0][["signal"]].set_axis(names[:1], axis=1), rows[1])
+    figure = Figure()
+    ax = plot_predictions(one, rows[0][["signal"]].set_axis(names[:1], axis=1), rows[1], ax=figure.subplots())
+    figure.draw_without_rendering()
+    assert ax.get_xlabel() == r"a\$b^c_\$"
+
+
 def test_what_cannot_be_drawn_is_refused(model, ax, rows):
     with pytest.raises(InputError, match='prior="ard"'):
         plot_relevance(OnlineLaplaceRegressor(**QUICK).fit(*rows), ax=ax)

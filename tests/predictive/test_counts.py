@@ -22,11 +22,11 @@ def at(y):
     return torch.tensor([[float(y)]], dtype=torch.float64)
 
 
-def integral(f, v, of_rate):
+def integral(f, v, of_rate, points=40_001):
     """E[of_rate(e^F)] by the trapezium rule, as far as fourteen standard deviations reach."""
     std = np.sqrt(v)
-    F = np.linspace(f - 14 * std, f + 14 * std, 40_001)
-    return (stats.norm.pdf(F, f, std) * of_rate(np.exp(F))).sum() * (F[1] - F[0])
+    F = np.linspace(f - 14 * std, f + 14 * std, points)
+    return stats.norm.pdf(F, f, std) @ of_rate(np.exp(F)) * (F[1] - F[0])
 
 
 @given(st.floats(-700, 700))
@@ -100,7 +100,7 @@ def test_a_mixture_averages_probabilities(weighted):
     second = sum(share[:, c, None, None] * (p.variance + p.mean**2) for c, p in enumerate(parts))
     torch.testing.assert_close(mixture.variance, second - mixture.mean**2)
     assert mixture.score(y).rmse.shape == (2,)
-    assert mixture.to_units(unit_scale()) is mixture
+    assert mixture.to_units(unit_scale()).components is mixture.components
 
 
 def test_scores_are_those_of_the_interval_of_quantiles():
@@ -114,3 +114,44 @@ def test_scores_are_those_of_the_interval_of_quantiles():
     assert 0.88 < found.coverage_90 < 1
     assert found.rmse.item() == pytest.approx((y - predictive.mean).square().mean().sqrt().item())
     assert found.log_likelihood.item() == pytest.approx(predictive.log_density(y).mean().item())
+
+
+def mixed(f, v, weights):
+    parts = [one(*each) for each in zip(f, v, strict=True)]
+    return CountPredictive.mix(parts, len(parts), torch.tensor(weights, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("y", [0, 3, 20, 400])
+def test_the_ranked_probability_score_is_the_distance_to_y_less_half_that_of_two_draws(y):
+    f, v, weights = [0.3, 2.0, 3.0], [0.4, 1e-3, 0.0], [0.2, 0.5, 0.3]
+    j = np.arange(1000)
+    p = sum(
+        share * integral(*each, lambda rate: stats.poisson.pmf(j, rate[:, None]), 501)
+        if each[1]
+        else share * stats.poisson.pmf(j, np.exp(each[0]))
+        for *each, share in zip(f, v, weights, strict=True)
+    )
+    apart = np.abs(j[:, None] - j[None])
+    expected = np.abs(j - y) @ p - 0.5 * p @ apart @ p
+    assert mixed(f, v, weights).crps(at(y)).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_of_one_rate_the_ranked_probability_score_is_that_of_draws():
+    predictive = one(1.5, 0.3)
+    rng = np.random.default_rng(0)
+    draws = rng.poisson(np.exp(1.5 + np.sqrt(0.3) * rng.normal(size=(2, 400_000))))
+    expected = np.abs(draws[0] - 7).mean() - 0.5 * np.abs(draws[0] - draws[1]).mean()
+    assert predictive.crps(at(7)).item() == pytest.approx(expected, rel=0.01)
+
+
+def test_a_rate_beyond_all_numbers_has_no_ranked_probability_score():
+    both = CountPredictive(torch.tensor([[1.0], [800.0]]).double(), torch.zeros(2, 1).double())
+    found = both.crps(torch.tensor([[2.0], [2.0]]).double())
+    assert found[0].isfinite() and found[1].isnan()
+
+
+def test_draws_of_a_mixture_have_its_moments():
+    mixture = mixed([0.3, 2.0], [0.4, 1e-3], [0.2, 0.8])
+    drawn = mixture.sample(200_000, torch.Generator().manual_seed(0))
+    assert drawn.mean().item() == pytest.approx(mixture.mean.item(), rel=0.01)
+    assert drawn.var().item() == pytest.approx(mixture.variance.item(), rel=0.03)

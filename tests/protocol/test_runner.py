@@ -125,7 +125,7 @@ BAD_SETTINGS = {
     "prior": ({"prior": "scaler"}, "unknown prior 'scaler': did you mean 'scalar'"),
     "dtype": ({"dtype": "float46"}, "unknown dtype 'float46': did you mean 'float64'"),
     "form": ({"form": "duel"}, "unknown curvature form 'duel': did you mean 'dual'"),
-    "device": ({"device": "abacus"}, "device 'abacus' cannot be used here"),
+    "device": ({"device": "abacus"}, "device 'abacus' is not known"),
     "hidden": ({"hidden": (5, 0)}, "every hidden layer needs at least one unit"),
     "alpha": ({"alpha": 0.0}, "alpha must be a positive, finite number, not 0.0"),
     "beta": ({"beta": -1.0}, "beta must be a positive"),

@@ -16,13 +16,10 @@ from online_laplace.store.results import METHODS, Results, Spread, spread
 class _Page(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
-        self.images: list[dict[str, str | None]] = []
         self.addresses: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
-        if tag == "img":
-            self.images.append(given)
         for name in ("src", "href"):
             if given.get(name):
                 self.addresses.append(given[name] or "")
@@ -33,13 +30,6 @@ def test_the_page_needs_no_other_file_and_no_network(tiny_report: Path) -> None:
     page.feed((tiny_report / "report.html").read_text())
     assert page.addresses
     assert all(address.startswith(("#", "data:")) for address in page.addresses)
-
-
-def test_every_picture_has_words_for_those_who_cannot_see_it(tiny_report: Path) -> None:
-    page = _Page()
-    page.feed((tiny_report / "report.html").read_text())
-    assert len(page.images) == len(list((tiny_report / "figures").glob("*.png")))
-    assert all(len(image["alt"] or "") > 30 for image in page.images)
 
 
 def test_both_forms_hold_every_number_claim_and_setting(tiny_results: Results, tiny_report: Path) -> None:

@@ -1,141 +1,121 @@
-"""The page in a real browser: nothing breaks, everything shows, the chart obeys."""
+"""The report in a real browser: nothing breaks, everything shows, the chart obeys."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from selenium import webdriver
+from selenium.webdriver import Chrome
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import Select
+from selenium.webdriver.support.ui import Select, WebDriverWait
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER),
-    reason="there is no Chromium with its driver on this machine, so the report was not opened in a browser",
-)
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --disable-dev-shm-usage --window-size=1200,900"
-)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM or ""
-    for flag in [*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('browser')}"]:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    yield driver
-    driver.quit()
+from in_browser import complaints, contrasts, fetched, open_page, too_wide
 
 
 @pytest.fixture
-def page(browser: webdriver.Chrome, tiny_report: Path) -> webdriver.Chrome:
-    browser.set_window_size(1200, 900)
-    browser.get((tiny_report / "report.html").as_uri())
-    # The pointer is aimed from the middle of what is in view, so all of the chart must be.
-    browser.execute_script("document.getElementById('chart').scrollIntoView({block: 'center'})")
+def page(browser: Chrome, tiny_report: Path) -> Chrome:
+    open_page(browser, tiny_report / "report.html")
+    browser.execute_script("document.querySelector('#trajectories').scrollIntoView()")
     return browser
 
 
-def paths(page: webdriver.Chrome) -> list[str]:
-    lines = page.find_elements(By.CSS_SELECTOR, "#chart path")
+def paths(page: Chrome) -> list[str]:
+    lines = page.find_elements(By.CSS_SELECTOR, "#trajectories .mark-line path")
     return [line.get_attribute("d") or "" for line in lines]
 
 
-def words(page: webdriver.Chrome) -> str:
-    return page.find_element(By.ID, "chart-words").text
+def choose(page: Chrome, control: str, value: str) -> None:
+    """Choose, and wait until the chart has been drawn again."""
+    before = page.find_element(By.CSS_SELECTOR, "#trajectories svg.marks").get_attribute("outerHTML")
+    select = Select(page.find_element(By.CSS_SELECTOR, f"select[name={control}]"))
+    if select.first_selected_option.get_attribute("value") == value:
+        return
+    select.select_by_value(value)
+    WebDriverWait(page, 10).until(
+        lambda driver: (
+            driver.find_element(By.CSS_SELECTOR, "#trajectories svg.marks").get_attribute("outerHTML")
+            != before
+        )
+    )
 
 
-def choose(page: webdriver.Chrome, control: str, value: str) -> None:
-    Select(page.find_element(By.ID, f"chart-{control}")).select_by_value(value)
+def test_the_page_opens_without_a_word_in_the_console_and_fetches_nothing(page: Chrome) -> None:
+    assert complaints(page) == []
+    assert fetched(page) == []
 
 
-def test_the_page_opens_without_a_word_in_the_console(page: webdriver.Chrome) -> None:
-    assert page.get_log("browser") == []
+def test_every_chart_is_drawn_and_says_in_words_what_it_shows(page: Chrome) -> None:
+    charts = page.find_elements(By.CSS_SELECTOR, ".chart [role=graphics-document]")
+    # Trajectories, taylor, evidence, weights, convergence, scores and update, for two tables.
+    assert len(charts) == 1 + 1 + 4 + 12 + 4 + 8 + 4
+    words = [chart.get_attribute("aria-label") or "" for chart in charts]
+    assert [one for one in words if len(one) < 40] == []
+    assert len(set(words)) == len(words)
+    assert [chart.rect for chart in charts if chart.rect["width"] < 200 or chart.rect["height"] < 100] == []
 
 
-def test_every_figure_is_visible(page: webdriver.Chrome) -> None:
-    images = page.find_elements(By.TAG_NAME, "img")
-    assert len(images) == 11
-    for image in images:
-        assert image.is_displayed()
-        assert int(image.get_property("naturalWidth")) > 300
-
-
-def test_the_chart_shows_what_the_selectors_ask_for(page: webdriver.Chrome) -> None:
-    assert len(paths(page)) == 4  # two online procedures, two splits
+def test_the_chart_shows_what_the_selectors_ask_for(page: Chrome) -> None:
+    assert len(paths(page)) == 6  # two online procedures: two splits and their median
     first = paths(page)
     choose(page, "table", "housing")
-    assert "on housing" in words(page)
     assert paths(page) != first
     choose(page, "split", "1")
     assert len(paths(page)) == 2
-    assert "split 1" in words(page)
-    before = paths(page)
-    choose(page, "quantity", "test.rmse")
-    assert paths(page) != before
-    assert "test RMSE" in words(page)
-    page.find_element(By.ID, "chart-offline").click()
+    choose(page, "quantity", "test RMSE")
+    assert "test RMSE on housing" in page.find_element(By.CSS_SELECTOR, "#trajectories svg.marks").text
+    choose(page, "procedure", "all")
     assert len(paths(page)) == 3
+    before = paths(page)
+    choose(page, "values", "logarithmic")
+    assert paths(page) != before
 
 
-def test_every_quantity_of_every_table_can_be_drawn(page: webdriver.Chrome) -> None:
-    quantities = Select(page.find_element(By.ID, "chart-quantity")).options
+def test_every_quantity_of_every_table_can_be_drawn(page: Chrome) -> None:
+    options = Select(page.find_element(By.CSS_SELECTOR, "select[name=quantity]")).options
+    names = [option.get_attribute("value") or "" for option in options]
     for table in ("yacht", "housing"):
         choose(page, "table", table)
-        for quantity in [option.get_attribute("value") or "" for option in quantities]:
-            choose(page, "quantity", quantity)
+        for name in names:
+            choose(page, "quantity", name)
+            assert len(paths(page)) == 6
             assert all(len(path) > 10 and "NaN" not in path for path in paths(page))
-    assert page.get_log("browser") == []
+    assert complaints(page) == []
 
 
-def test_zooming_changes_the_view_and_whole_restores_it(page: webdriver.Chrome) -> None:
+def test_the_keyboard_alone_reaches_and_moves_the_controls(page: Chrome) -> None:
     whole = paths(page)
-    chart = page.find_element(By.ID, "chart")
-    page.find_element(By.ID, "chart-in").click()
-    assert paths(page) != whole
-    page.find_element(By.ID, "chart-reset").click()
-    assert paths(page) == whole
-    drag = ActionChains(page).move_to_element_with_offset(chart, -100, 0).click_and_hold()
-    drag.move_by_offset(200, 0).release().perform()
-    assert paths(page) != whole
-    chart.send_keys("0")
-    assert paths(page) == whole
-    chart.send_keys("+", Keys.ARROW_LEFT)
-    assert paths(page) != whole
-    ActionChains(page).double_click(chart).perform()
-    assert paths(page) == whole
+    slider = page.find_element(By.CSS_SELECTOR, "input[name=start]")
+    table = page.find_element(By.CSS_SELECTOR, "select[name=table]")
+    table.send_keys(Keys.TAB * 6)
+    assert page.switch_to.active_element == slider
+    slider.send_keys(Keys.ARROW_RIGHT * 3)
+    WebDriverWait(page, 10).until(lambda driver: paths(driver) != whole)
+    names = page.find_elements(By.CSS_SELECTOR, ".vega-bind label")
+    assert [one.text.split("\n")[0] for one in names][:3] == ["table", "quantity", "procedure"]
 
 
-def test_a_point_under_the_pointer_says_what_it_is(page: webdriver.Chrome) -> None:
+def test_a_point_under_the_pointer_says_what_it_is(page: Chrome) -> None:
     choose(page, "split", "0")
-    line = page.find_element(By.CSS_SELECTOR, "#chart path")
-    x, y = (line.get_attribute("d") or "").split("L")[2].split()
-    box = page.find_element(By.ID, "chart").rect
-    pointer = ActionChains(page).move_to_element_with_offset(
-        page.find_element(By.ID, "chart"), float(x) - box["width"] / 2, float(y) - box["height"] / 2
+    points = page.find_elements(By.CSS_SELECTOR, "#trajectories .mark-symbol.role-mark path")
+    ActionChains(page).move_to_element(points[len(points) // 3]).perform()
+    tip = WebDriverWait(page, 10).until(
+        lambda driver: driver.find_element(By.CSS_SELECTOR, "#vg-tooltip-element.visible").text
     )
-    pointer.perform()
-    assert "split 0, step " in page.find_element(By.CSS_SELECTOR, "#chart .tip").text
+    assert "procedure" in tip and "split" in tip and "value" in tip
 
 
-def test_nothing_is_wider_than_a_phone(page: webdriver.Chrome) -> None:
-    page.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True},
-    )
-    try:
-        page.refresh()
-        wide = page.execute_script("return document.documentElement.scrollWidth")
-        assert wide <= 390
-        assert len(paths(page)) == 4
-    finally:
-        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [390, 1200])
+def test_it_fits_and_can_be_read(browser: Chrome, tiny_report: Path, width: int, dark: bool) -> None:
+    open_page(browser, tiny_report / "report.html", width=width, dark=dark)
+    assert too_wide(browser) == []
+    for selector in (
+        "h1, p, td, th",
+        ".chart svg.marks .role-axis-label text, .chart svg.marks .role-axis-title text",
+    ):
+        found = contrasts(browser, selector)
+        assert found and min(found) >= 4.5, selector
+    paper = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+    assert (paper == "rgb(255, 255, 255)") is not dark

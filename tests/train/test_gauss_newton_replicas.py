@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from online_laplace.curvature import dual, exact, primal, spectral
+from online_laplace.curvature import dual, exact, layered, primal, spectral
 from online_laplace.hyper.mackay import at_mode, at_weights
 from online_laplace.model.mlp import MLP
 from online_laplace.model.network import initial_weights
@@ -75,7 +75,7 @@ def poisoned(what):
     return Rows(X, y), w
 
 
-@pytest.mark.parametrize("form", [primal, dual, spectral], ids=lambda form: form.name)
+@pytest.mark.parametrize("form", [primal, dual, layered, spectral], ids=lambda form: form.name)
 @pytest.mark.parametrize("procedure", MEANS)
 @pytest.mark.parametrize(
     "poison", ["target nan", "target inf", "target 1e200", "input nan", "weight nan", "weight inf"]

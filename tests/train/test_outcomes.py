@@ -16,6 +16,7 @@ from online_laplace.model.prior import group_prior, initial_hyper
 from online_laplace.train.adam import Adam
 from online_laplace.train.certificate import Certificate
 from online_laplace.train.descent import Descent, ValidatedDescent
+from online_laplace.train.gauss_newton import GaussNewton
 from online_laplace.train.history import History
 from online_laplace.train.loop import Monitor, run
 from online_laplace.train.observe import observe
@@ -148,15 +149,20 @@ def test_a_target_that_is_so_unlikely_that_its_misfit_overflows_is_named():
     assert outcome.detail.startswith("the likelihood of the targets left the numbers that float64")
 
 
-def test_a_prior_precision_that_grows_without_bound_is_named():
-    # nothing to learn and nothing learned: ‖w‖ = 0, so that γ/‖w‖² is infinite
+def test_a_prior_precision_that_grows_without_bound_prunes_its_weights_and_training_goes_on():
+    # the columns are orthogonal to y, and nothing is learned: ‖w‖ = 0, so that γ/‖w‖² is infinite
     model = make_model(MLP(2, (), bias=False))
-    rows = Rows(normal(10, 2, seed=0), torch.zeros(10, 1, dtype=torch.float64))
+    X = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]], dtype=torch.float64)
+    rows = Rows(X, torch.tensor([[1.0], [1.0], [-3.0], [-3.0]], dtype=torch.float64))
     w = torch.zeros(model.network.d_w, dtype=torch.float64)
-    online = Online(model, at_weights)
-    state = online.step(online.init(w, model.initial_hyper(w), rows), rows)
-    (outcome,) = state.outcomes()
-    assert outcome.kind == DIVERGED and outcome.detail.startswith("alpha left the numbers that float")
+    for procedure in (Online(model, at_weights), GaussNewton(model, at_weights)):
+        state = procedure.init(w, model.initial_hyper(w), rows)
+        for _ in range(50):
+            state = procedure.step(state, rows)
+        (outcome,) = state.outcomes()
+        assert not outcome.failed and state.hyper.pruned.all() and (state.w == 0).all()
+        # What is left is the constant zero, whose noise precision is n / ‖y‖².
+        assert state.hyper.beta.item() == pytest.approx(4 / 20, rel=1e-12)
 
 
 @pytest.mark.parametrize(

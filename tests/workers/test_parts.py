@@ -30,7 +30,7 @@ LONG = ["yacht", "energy", "--procedure", "ol,lm", "--steps", "100000", "--split
 
 def train(workers: int | None = None, procedures: str = "ol,offline", splits: int = 3) -> list[Record]:
     ways = trainings(procedures.split(","), SMALL)
-    return train_with_progress(["yacht"], ways, splits, workers=workers, quiet=True)
+    return train_with_progress([load_table("yacht")], ways, splits, workers=workers, quiet=True)
 
 
 def plain(records: list[Record]) -> list[dict[str, Any]]:
@@ -176,7 +176,9 @@ def test_the_error_of_a_worker_is_the_error_of_one_process(workers: int | None) 
     # a name that only training itself looks at; its error is made from more than a message
     way = Training("offlin", "offlin", Specification(**SMALL))
     with pytest.raises(InputError, match=r"^unknown procedure 'offlin': did you mean 'offline'"):
-        train_with_progress(["yacht", "housing"], [way], 1, workers=workers, quiet=True)
+        train_with_progress(
+            [load_table("yacht"), load_table("housing")], [way], 1, workers=workers, quiet=True
+        )
 
 
 def test_a_process_has_its_imports_before_its_first_task() -> None:

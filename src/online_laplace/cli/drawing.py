@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.console import Console
-
 from online_laplace.report import write_report
 from online_laplace.store.provenance import changed_sources
 from online_laplace.store.results import Results
+from online_laplace.terminal import tell
 
 
 def draw(results: Results, folder: Path) -> None:
     """Write figures and report, and say where they are and whether the results are older than the code."""
     page = write_report(results, folder)
-    console = Console()
     if changed := changed_sources(results.header["sources"]):
-        console.print(
-            f"these results are older than the code: {', '.join(changed)} changed since they were computed",
-            highlight=False,
-            soft_wrap=True,
-        )
-    console.print(f"figures: {folder / 'figures'}", highlight=False, soft_wrap=True)
-    console.print(f"report: {page}", highlight=False, soft_wrap=True)
+        tell(f"these results are older than the code: {', '.join(changed)} changed since they were computed")
+    tell(f"figures: {folder / 'figures'}")
+    tell(f"report: {page}")

@@ -9,22 +9,30 @@ import typer
 from rich.console import Console
 
 from online_laplace import defaults
-from online_laplace.cli.options import Force, names, outputs, widths, write_json
+from online_laplace.cli.options import (
+    Decimal,
+    Drop,
+    DropUnusable,
+    Force,
+    Missing,
+    names,
+    outputs,
+    widths,
+    write_json,
+)
 from online_laplace.errors import InputError, known_name
 
 
-def _listed(hidden: tuple[int, ...]) -> str:
-    return ",".join(map(str, hidden))
-
-
 def fit(
-    data: Annotated[Path, typer.Argument(help="A table with a header: .csv, .tsv or .parquet.")],
+    data: Annotated[
+        Path, typer.Argument(help="A table with a header: .csv, .tsv (also .gz), .parquet or .xlsx.")
+    ],
     target: Annotated[str, typer.Option(help="The column to predict.")],
     out: Annotated[Path, typer.Option(help="The folder of the model alone; an earlier model is replaced.")],
-    drop: Annotated[str, typer.Option(help="Columns to leave out; comma-separated.")] = "",
-    missing: Annotated[
-        str, typer.Option(help="Missing values: refuse, or impute by median or a category of their own.")
-    ] = "refuse",
+    drop: Drop = "",
+    drop_unusable: DropUnusable = False,
+    missing: Missing = "refuse",
+    decimal: Decimal = None,
     holdout: Annotated[
         float, typer.Option(help="Share of the rows to hold out, to assess the model on.")
     ] = 0.0,
@@ -34,29 +42,43 @@ def fit(
     task: Annotated[
         str, typer.Option(help="auto, by what the target holds; regression, classification or counts.")
     ] = "auto",
+    preset: Annotated[
+        str,
+        typer.Option(
+            help="fast, balanced or best: networks that are tried and stacked, unless one is named."
+        ),
+    ] = defaults.PRESET,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Seconds that the fit of a preset may take.", min=0.0)
+    ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(help="A column that is no input; rows with one value of it are left out together."),
+    ] = None,
     hidden: Annotated[
         str | None,
         typer.Option(
-            help="Units per hidden layer, such as 50 or 50,50. "
-            f"[default: {_listed(defaults.HIDDEN)}; classes: {_listed(defaults.CLASS_HIDDEN)}]"
+            help="Units per hidden layer, such as 50 or 50,50. This and the next four name one network, "
+            "instead of a preset."
         ),
     ] = None,
-    activation: Annotated[str, typer.Option(help="tanh, relu, gelu or silu.")] = defaults.ACTIVATION,
-    prior: Annotated[str, typer.Option(help="scalar, layerwise or ard.")] = defaults.PRIOR,
-    procedure: Annotated[str, typer.Option(help="ol or lm.")] = defaults.PROCEDURE,
-    optimiser: Annotated[str, typer.Option(help="gauss-newton or adam.")] = defaults.OPTIMISER,
-    members: Annotated[int, typer.Option(help="Networks in the ensemble.")] = defaults.MEMBERS,
+    activation: Annotated[str | None, typer.Option(help="tanh, relu, gelu or silu.")] = None,
+    prior: Annotated[str | None, typer.Option(help="scalar, layerwise or ard.")] = None,
+    procedure: Annotated[str | None, typer.Option(help="ol or lm.")] = None,
+    optimiser: Annotated[str | None, typer.Option(help="gauss-newton or adam.")] = None,
+    members: Annotated[int | None, typer.Option(help="Networks in the ensemble.")] = None,
     steps: Annotated[
         int | None,
         typer.Option(
-            help=f"The most steps of training. [default: {defaults.STEPS}; classes: {defaults.CLASS_STEPS}]"
+            help="The most steps of training. [default: the preset's; of a named network "
+            f"{defaults.STEPS}, of classes {defaults.CLASS_STEPS}]"
         ),
     ] = None,
     likelihood: Annotated[
         str | None, typer.Option(help="Of numbers: gaussian, student-t or poisson. [default: gaussian]")
     ] = None,
     noise: Annotated[
-        str | None, typer.Option(help="Of numbers: constant or varying. [default: constant]")
+        str | None, typer.Option(help="Of numbers: constant or varying. [default: both are tried]")
     ] = None,
     resolution: Annotated[
         float | None, typer.Option(help="The step in which numbers were recorded. [default: found out]")
@@ -75,20 +97,25 @@ def fit(
 ) -> None:
     """Fit a model with error bars, or with probabilities of classes, to a table and keep it in a folder."""
     # Imported here so that `--help` does not wait for torch.
+    from online_laplace.estimators.forecast import forecast
     from online_laplace.estimators.model_folder import check_model_folder
     from online_laplace.files.earlier import SUMMARY
     from online_laplace.files.folders import lies_in
     from online_laplace.files.outputs import Protected, check_outputs
+    from online_laplace.tables.columns import Columns
     from online_laplace.tables.console import print_findings
     from online_laplace.tables.findings import assessed, learnt, rows_to_assess
     from online_laplace.tables.model import TableModel
     from online_laplace.tables.reading import read_frame
-    from online_laplace.tables.task import TASKS, decide_task
+    from online_laplace.tables.task import TASKS, Task, decide_task
+    from online_laplace.terminal import tell
 
     if not 0 <= seed < 2**32:
         raise InputError(f"--seed must be between 0 and 2**32 - 1, not {seed}")
     known_name("task", task, TASKS)
     shared = {
+        "preset": preset,
+        "time_limit": time_limit,
         "activation": activation,
         "procedure": procedure,
         "optimiser": optimiser,
@@ -128,14 +155,26 @@ def fit(
         if len(refused) == len(candidates):
             raise refused[0]
 
-    frame = read_frame(data, sample=rows, seed=seed, check_size=check_size)
+    remarks: list[str] = []
+    frame = read_frame(data, sample=rows, seed=seed, check_size=check_size, on_remark=remarks.append)
     wanted = task if len(candidates) > 1 else next(iter(candidates))
     decided = decide_task(frame, target, wanted)
 
-    def say_what_was_decided() -> None:
-        for words in (decided.why and f"task: {decided}", decided.hint and f"hint: {decided.hint}"):
-            if words:
-                Console(stderr=True).print(words, highlight=False, markup=False, soft_wrap=True)
+    def say_what_was_decided(columns: Columns) -> None:
+        hint = (f"hint: {decided.hint}",) if decided.hint else ()
+        notes = () if quiet else (f"note: {remark}" for remark in columns.remarks)
+        for words in ((f"task: {decided}",) if decided.why else ()) + hint:
+            tell(words, stderr=True)
+        for words in notes:
+            tell(words, stderr=True)
+        expected = forecast(candidates[decided.name], len(frame), len(columns.names), outputs_of(decided))
+        if expected is not None and not quiet:
+            tell(expected, stderr=True)
+            if expected.sample is not None:
+                tell(f"hint: --rows {expected.sample} draws such a sample", stderr=True)
+
+    def outputs_of(decided: Task) -> int:
+        return 1 if decided.labels is None else frame[target].nunique()
 
     model = TableModel.fit(
         frame,
@@ -144,6 +183,10 @@ def fit(
         labels=decided.labels,
         missing=missing,
         drop=names(drop),
+        drop_unusable=drop_unusable,
+        decimal=decimal,
+        groups=groups,
+        remarks=remarks,
         holdout=holdout,
         seed=seed,
         on_ready=say_what_was_decided,
@@ -153,7 +196,7 @@ def fit(
     found = learnt(model)
     scores = assessed(model, *rows_to_assess(model, None))
     print_findings(Console(), found, scores)
-    Console().print(f"saved in {out}", highlight=False, markup=False, soft_wrap=True)
+    tell(f"saved in {out}")
     if json_file is not None:
         write_json("--json", json_file, {**found, "assessment": scores})
 

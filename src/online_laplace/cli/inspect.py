@@ -22,20 +22,29 @@ def inspect(
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write the same numbers to this file.")
     ] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(help="What the target is measured in, such as euros; by default what its name ends in."),
+    ] = None,
     force: Force = False,
 ) -> None:
-    """Print noise or classes, effective parameters, evidence and calibration; write a page of pictures."""
+    """Print noise or classes, effective parameters, evidence and calibration; write a page of charts."""
     # Imported here so that `--help` does not wait for torch.
     from online_laplace.cli.options import model_read, outputs, write_json, write_whole
     from online_laplace.estimators.model_folder import PAGE as PAGE_NAME
     from online_laplace.files.earlier import PAGE, SUMMARY
     from online_laplace.files.outputs import Protected, check_outputs, same_file
-    from online_laplace.plots.page import render_page
+    from online_laplace.inspection.page import render_page
+    from online_laplace.inspection.subject import Subject
+    from online_laplace.inspection.verdict import verdict
+    from online_laplace.pages.charts import altair
     from online_laplace.tables.console import lines, print_findings
     from online_laplace.tables.findings import assessed, learnt, rows_to_assess
     from online_laplace.tables.model import TableModel
     from online_laplace.tables.reading import read_frame
+    from online_laplace.terminal import tell
 
+    altair()  # without it, say so before the work and not after it
     model = TableModel.load(folder)
     target = page or folder / PAGE_NAME
     # An earlier page is the one file of the model that a page may take the place of.
@@ -48,9 +57,9 @@ def inspect(
     rows, where = rows_to_assess(model, None if data is None else read_frame(data))
     found, scores = learnt(model), assessed(model, rows, where)
     print_findings(Console(), found, scores)
-    title = f"A model of {model.columns.target}"
-    html = render_page(title, lines(found, scores), model.estimator, *rows, where)
-    write_whole("--page", target, html.encode())
-    Console().print(f"page in {target}", highlight=False, markup=False, soft_wrap=True)
+    subject = Subject.of(model, rows, where, unit)
+    Console().print(verdict(subject), highlight=False, markup=False)
+    write_whole("--page", target, render_page(subject, lines(found, scores)).encode())
+    tell(f"page in {target}")
     if json_file is not None:
         write_json("--json", json_file, {**found, "assessment": scores})

@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from online_laplace._version import __version__
 from online_laplace.cli.archive import pack, unpack
+from online_laplace.cli.example import example
 from online_laplace.cli.export import export
 from online_laplace.cli.fit import fit
 from online_laplace.cli.inspect import inspect
@@ -21,6 +22,7 @@ from online_laplace.cli.select import select
 from online_laplace.cli.train import train
 from online_laplace.errors import OnlineLaplaceError
 from online_laplace.process import prepare
+from online_laplace.terminal import shown
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -46,6 +48,7 @@ def common(
     """What can be asked without a command."""
 
 
+app.command()(example)
 app.command()(train)
 app.command()(select)
 app.command()(fit)
@@ -62,6 +65,6 @@ def main() -> None:
         app()
     except OnlineLaplaceError as error:
         # A message may quote a name with brackets in it, which is text and not markup.
-        message = f"[bold red]error:[/] {escape(str(error))}"
+        message = f"[bold red]error:[/] {escape(shown(error))}"
         Console(stderr=True).print(message, highlight=False, emoji=False, soft_wrap=True)
         sys.exit(2)

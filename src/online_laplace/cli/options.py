@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,14 +14,32 @@ from online_laplace.errors import InputError
 from online_laplace.files.earlier import Kind
 from online_laplace.files.outputs import Output, Protected, write_output
 
+if TYPE_CHECKING:
+    from online_laplace.data import Table
+
 Force = Annotated[
     bool, typer.Option("--force", help="Overwrite existing files that online-laplace did not write.")
 ]
 
+Drop = Annotated[
+    str, typer.Option(help="Columns to leave out; comma-separated, a name with a comma in double quotes.")
+]
+DropUnusable = Annotated[
+    bool, typer.Option("--drop-unusable", help="Leave out the columns that cannot be used, and say which.")
+]
+Missing = Annotated[
+    str, typer.Option(help="Missing values: refuse, or impute by median or a category of their own.")
+]
+Decimal = Annotated[
+    str | None, typer.Option(help="What stands before decimals, . or a comma. [default: found out]")
+]
+Target = Annotated[str | None, typer.Option(help="The column to predict, in files. [default: the last one]")]
+
 
 def names(text: str) -> list[str]:
-    """Read `ol,lm` as ["ol", "lm"]."""
-    return [part.strip() for part in text.split(",") if part.strip()]
+    """Read `ol,lm` as ["ol", "lm"]; a name with a comma in it stands in double quotes."""
+    parts = next(csv.reader([text], skipinitialspace=True), [])
+    return [part.strip() for part in parts if part.strip()]
 
 
 def widths(text: str) -> tuple[int, ...]:
@@ -29,6 +48,19 @@ def widths(text: str) -> tuple[int, ...]:
         return tuple(int(part) for part in names(text))
     except ValueError as error:
         raise InputError(f"--hidden takes whole numbers such as 50 or 50,50, not {text!r}") from error
+
+
+def levels(text: str) -> list[float]:
+    """Read `0.05,0.5` as [0.05, 0.5]: levels of quantiles, none of them twice. Raises InputError."""
+    try:
+        found = [float(part) for part in names(text)]
+    except ValueError:
+        found = [-1.0]
+    if not all(0 < level < 1 for level in found) or len(set(found)) < len(found):
+        raise InputError(
+            f"--quantiles takes different numbers between 0 and 1, such as 0.05,0.95, not {text!r}"
+        )
+    return found
 
 
 def write_whole(option: str, path: Path, content: bytes) -> None:
@@ -51,6 +83,17 @@ def tables_read(given: Sequence[str]) -> list[Protected]:
     from online_laplace.data import TABLES
 
     return [Protected("a table to read", Path(text)) for text in given if text not in TABLES]
+
+
+def read_tables(given: Sequence[str], *, drop: str, **how: Any) -> list[Table]:
+    """The tables of `train` and `select`; remarks on files go to stderr. Raises InputError."""
+    from online_laplace.tables.source import open_table
+    from online_laplace.terminal import tell
+
+    def on_remark(words: str) -> None:
+        tell(f"note: {words}", stderr=True)
+
+    return [open_table(one, drop=names(drop), on_remark=on_remark, **how) for one in given]
 
 
 def model_read(folder: Path) -> list[Protected]:

@@ -6,64 +6,95 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from online_laplace.cli.options import Force
 
 
 def predict(
     folder: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder that `fit` wrote.")],
-    data: Annotated[Path, typer.Argument(help="A table with the same columns: .csv, .tsv or .parquet.")],
-    out: Annotated[Path, typer.Option(help="Where the predictions go: .csv, .tsv or .parquet.")],
+    data: Annotated[
+        Path, typer.Argument(help="A table with the same columns: .csv, .tsv (also .gz), .parquet or .xlsx.")
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Where the predictions go: .csv, .tsv (also .gz) or .parquet; - is standard output."
+        ),
+    ],
+    keep: Annotated[
+        str, typer.Option(help="Columns of the table to write before the predictions; comma-separated.")
+    ] = "",
     coverage: Annotated[
         float, typer.Option(help="The probability that lower and upper enclose a new observation (numbers).")
     ] = 0.9,
+    quantiles: Annotated[
+        str, typer.Option(help="Quantiles to write as well (numbers), such as 0.05,0.5,0.95.")
+    ] = "",
     json_file: Annotated[Path | None, typer.Option("--json", help="Write a summary to this file.")] = None,
     force: Force = False,
 ) -> None:
-    """Predict every row: mean, std, lower, upper; or class and probabilities. Columns are matched by name."""
+    """Predict every row: mean, std, lower, upper; or class and probabilities. Columns are matched by name.
+
+    The column outside_range names the columns in which a row lies outside what the model was trained on.
+    """
     # Imported here so that `--help` does not wait for torch.
-    from online_laplace.cli.options import model_read, outputs, write_json
+    from online_laplace.cli.options import levels, model_read, names, outputs, write_json
     from online_laplace.errors import InputError
-    from online_laplace.files.earlier import PREDICTIONS, SUMMARY
+    from online_laplace.files.earlier import OUTSIDE, PREDICTIONS, SUMMARY
     from online_laplace.files.outputs import Protected, check_outputs
+    from online_laplace.tables.columns import kept_before
     from online_laplace.tables.console import score_lines
     from online_laplace.tables.findings import assessment
     from online_laplace.tables.model import TableModel
     from online_laplace.tables.reading import read_frame
-    from online_laplace.tables.writing import check_kind, write_frame
+    from online_laplace.tables.writing import STDOUT, check_kind, write_frame
+    from online_laplace.terminal import tell
 
     if not 0 < coverage < 1:
         raise InputError(f"--coverage lies between 0 and 1, not at {coverage:g}")
+    asked = levels(quantiles)
     check_kind(out)
+    piped = out == STDOUT
     check_outputs(
-        outputs(("--out", out, PREDICTIONS), ("--json", json_file, SUMMARY)),
+        outputs(("--out", None if piped else out, PREDICTIONS), ("--json", json_file, SUMMARY)),
         [Protected("the table to predict for", data), *model_read(folder)],
         force=force,
     )
+
+    def note(text: str) -> None:
+        tell(f"note: {text}", stderr=True)
+
     model = TableModel.load(folder)
-    frame = read_frame(data)
-    predictions = model.predict(frame, coverage)
+    frame = read_frame(data, on_remark=note, fewest=1)
+    predictions = model.predict(frame, coverage, asked)
     unseen = model.columns.unseen(frame)
     scores, obstacle = assessment(model, frame)
-    write_frame(predictions, out)
+    write_frame(kept_before(predictions, frame, names(keep)), out)
 
     for column, found in unseen.items():
         listed = ", ".join(f"{text!r} ({count}×)" for text, count in list(found.items())[:5])
-        note = f"column {column!r} holds categories the model has not seen: {listed}"
-        _note(f"{note}; they count as none of those it knows")
+        words = f"column {column!r} holds categories the model has not seen: {listed}"
+        note(f"{words}; they count as none of those it knows")
+    outside = int((predictions[OUTSIDE] != "").sum())
+    if outside:
+        note(
+            f"outside what the model was trained on, where predictions are guesses: {outside:,} of "
+            f"{len(predictions):,} rows; the column {OUTSIDE} says which"
+        )
     if obstacle is not None:
-        _note(f"the predictions are not compared with the target: {obstacle}")
-    console = Console()
-    console.print(f"{len(predictions):,} predictions in {out}", highlight=False, markup=False, soft_wrap=True)
-    for name, words in score_lines(scores) if scores is not None else ():
-        console.print(f"{name}: {words}", highlight=False, markup=False)
+        note(f"the predictions are not compared with the target: {obstacle}")
+    if not piped:
+        tell(f"{len(predictions):,} predictions in {out}")
+    for name, text in score_lines(scores) if scores is not None else ():
+        tell(f"{name}: {text}", stderr=piped)
     if json_file is not None:
         classes = model.columns.labels is not None
         told = {"classes": model.estimator.classes_.tolist()} if classes else {"coverage": coverage}
-        summary = {"rows": len(predictions), **told, "unseen": unseen, "assessment": scores}
+        summary = {
+            "rows": len(predictions),
+            **told,
+            "unseen": unseen,
+            "outside": outside,
+            "assessment": scores,
+        }
         write_json("--json", json_file, summary)
-
-
-def _note(text: str) -> None:
-    Console(stderr=True).print(f"note: {text}", highlight=False, markup=False, soft_wrap=True)

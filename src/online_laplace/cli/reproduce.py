@@ -39,12 +39,12 @@ def reproduce(
     """Run the experiment, draw its figures and write its report; after an interruption, go on."""
     # Imported here so that `--help` does not wait for torch.
     from online_laplace.cli.drawing import draw
+    from online_laplace.pages.charts import altair
     from online_laplace.protocol.profile import adjusted, named_profile
     from online_laplace.protocol.runner import Record
     from online_laplace.protocol.summary import print_summary
     from online_laplace.store.results import Results
     from online_laplace.store.store import Store
-    from online_laplace.style import house_style
     from online_laplace.workers.experiment import train_all
     from online_laplace.workers.fan_out import Workers, run_batches
 
@@ -58,8 +58,7 @@ def reproduce(
     )
     folder = out or Path("runs") / profile
     chosen_workers = Workers(workers, backend, scheduler)
-    with house_style():
-        pass  # without matplotlib, say so before the work and not after it
+    altair()  # without it, say so before the work and not after it
     try:
         train_all(chosen, folder, partial(run_batches, workers=chosen_workers), restart=restart, quiet=quiet)
         results = Results.of(Store.open(folder))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,9 +11,15 @@ import typer
 from rich.console import Console
 
 from online_laplace.cli.options import (
+    Decimal,
+    Drop,
+    DropUnusable,
     Force,
+    Missing,
+    Target,
     names,
     outputs,
+    read_tables,
     tables_read,
     widths,
     write_json,
@@ -29,15 +36,21 @@ PICTURES = (".png", ".pdf", ".svg")
 
 
 def select(
-    table: Annotated[str, typer.Argument(help="An embedded table, or a CSV file (last column: target).")],
+    table: Annotated[str, typer.Argument(help="An embedded table, or a file: .csv, .tsv, .parquet, .xlsx.")],
     hidden: Annotated[
-        list[str] | None, typer.Option(help="Units per hidden layer; repeat for more candidates.")
+        list[str] | None,
+        typer.Option(metavar="WIDTHS", help="Units per hidden layer; repeat for more candidates."),
     ] = None,
     activation: Annotated[str, typer.Option(help="tanh, relu, gelu, silu; comma-separated.")] = "tanh",
     prior: Annotated[str, typer.Option(help="scalar, layerwise, ard; comma-separated.")] = "scalar",
     splits: Annotated[int, typer.Option(help="Train/test splits per candidate.")] = 3,
     steps: Annotated[int | None, typer.Option(help="Gauss-Newton steps per candidate.")] = None,
     members: Annotated[int, typer.Option(help="Networks per candidate and split.")] = 1,
+    target: Target = None,
+    drop: Drop = "",
+    drop_unusable: DropUnusable = False,
+    missing: Missing = "refuse",
+    decimal: Decimal = None,
     seed: Annotated[int, typer.Option(help="Seed of the initial weights.")] = 0,
     device: Annotated[str, typer.Option(help="A torch device: cpu, cuda.")] = "cpu",
     plot: Annotated[Path | None, typer.Option(help="Draw evidence against held-out score here.")] = None,
@@ -48,8 +61,9 @@ def select(
     """Train candidate models side by side and rank them by evidence, without held-out rows."""
     # Imported here so that `--help` does not wait for torch.
     from online_laplace import defaults
-    from online_laplace.data import load_table
+    from online_laplace.progress import say, watched
     from online_laplace.selection import combine, select_on_table
+    from online_laplace.terminal import tell
 
     candidates = combine([widths(text) for text in hidden or ["10", "50"]], names(activation), names(prior))
     if plot is not None and plot.suffix.lower() not in PICTURES:
@@ -57,24 +71,28 @@ def select(
     check_outputs(
         outputs(("--plot", plot, PLOT), ("--json", json_file, SUMMARY)), tables_read([table]), force=force
     )
+    (opened,) = read_tables(
+        [table], target=target, drop=drop, drop_unusable=drop_unusable, missing=missing, decimal=decimal
+    )
     console = Console()
     with Console(stderr=True, quiet=quiet).status("") as live:
+        told = live.update if quiet or watched() else say
         found = select_on_table(
-            load_table(table),
+            opened,
             candidates,
             splits=splits,
             steps=defaults.STEPS if steps is None else steps,
             members=members,
             seed=seed,
             device=device,
-            on_candidate=lambda one: live.update(
+            on_candidate=lambda one: told(
                 f"training {one} ({candidates.index(one) + 1} of {len(candidates)})"
             ),
         )
     print_ranking(found, console)
     if plot is not None:
         _draw(found, plot)
-        console.print(f"plot: {plot}", highlight=False)
+        tell(f"plot: {plot}")
     if json_file is not None:
         ranking = [one.to_dict() for one in found.ranked]
         write_json("--json", json_file, {"rank_correlation": found.rank_correlation, "ranked": ranking})
@@ -94,7 +112,7 @@ def print_ranking(found: Selection, console: Console) -> None:
             str(place),
             str(one.candidate),
             f"{one.evidence:.1f}",
-            f"{one.log_likelihood:.3f} ± {one.log_likelihood_error:.3f}",
+            _with_error(one.log_likelihood, one.log_likelihood_error),
             "-" if one.rmse is None else f"{one.rmse:.3f}",
             f"{one.records[0].seconds:.1f}",
         )
@@ -104,6 +122,11 @@ def print_ranking(found: Selection, console: Console) -> None:
             f"rank correlation of evidence and held-out log-likelihood: {found.rank_correlation:.2f}",
             highlight=False,
         )
+
+
+def _with_error(value: float, error: float) -> str:
+    """A mean with its standard error, which one split does not have."""
+    return f"{value:.3f}" if math.isnan(error) else f"{value:.3f} ± {error:.3f}"
 
 
 def _draw(found: Selection, path: Path) -> None:

@@ -8,7 +8,20 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from online_laplace.cli.options import Force, names, outputs, tables_read, widths, write_json
+from online_laplace.cli.options import (
+    Decimal,
+    Drop,
+    DropUnusable,
+    Force,
+    Missing,
+    Target,
+    names,
+    outputs,
+    read_tables,
+    tables_read,
+    widths,
+    write_json,
+)
 from online_laplace.files.earlier import SUMMARY
 from online_laplace.files.outputs import check_outputs
 
@@ -16,7 +29,7 @@ from online_laplace.files.outputs import check_outputs
 def train(
     tables: Annotated[
         list[str],
-        typer.Argument(help="Embedded tables, or CSV files whose last column is the target."),
+        typer.Argument(metavar="TABLES...", help="Embedded tables, or files: .csv, .tsv, .parquet, .xlsx."),
     ],
     procedure: Annotated[
         str, typer.Option(help="One or more of ol, lm, offline, retrain, default; comma-separated.")
@@ -45,6 +58,11 @@ def train(
     ] = 1e-6,
     alpha: Annotated[float, typer.Option(help="Initial prior precision of online training.")] = 1.0,
     beta: Annotated[float, typer.Option(help="Initial noise precision of online training.")] = 1.0,
+    target: Target = None,
+    drop: Drop = "",
+    drop_unusable: DropUnusable = False,
+    missing: Missing = "refuse",
+    decimal: Decimal = None,
     seed: Annotated[int, typer.Option(help="Seed of the initial weights.")] = 0,
     dtype: Annotated[str, typer.Option(help="float64 or float32.")] = "float64",
     device: Annotated[str, typer.Option(help="A torch device: cpu, cuda.")] = "cpu",
@@ -84,7 +102,10 @@ def train(
     given = {name: value for name, value in chosen.items() if value is not None}
     ways = trainings(names(procedure), given)
     check_outputs(outputs(("--json", json_file, SUMMARY)), tables_read(tables), force=force)
-    records = train_with_progress(tables, ways, splits, workers=workers, quiet=quiet)
+    opened = read_tables(
+        tables, target=target, drop=drop, drop_unusable=drop_unusable, missing=missing, decimal=decimal
+    )
+    records = train_with_progress(opened, ways, splits, workers=workers, quiet=quiet)
     print_summary(records, Console())
     if json_file is not None:
         write_json("--json", json_file, [record.to_dict() for record in records])

@@ -3,31 +3,49 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
-from collections.abc import Iterator, Sequence
+import re
+import unicodedata
+import zlib
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.resources.abc import Traversable
+from typing import IO, cast
 
 from online_laplace.errors import InputError
 
 
-def read_lines(source: Traversable, separator: str = ",") -> Iterator[tuple[int, list[str]]]:
-    """Line number and cells of every line that is not blank, one at a time.
+def read_lines(source: Traversable, separator: str = ",") -> Generator[tuple[int, list[str]]]:
+    """Line number and cells of every line that is not blank, one at a time; a .gz file is unpacked.
 
     Raises:
         InputError: the source is no text in UTF-8, or its quotes do not match.
     """
     try:
         # utf-8-sig: spreadsheets like to put a byte-order mark before the first name.
-        with io.TextIOWrapper(source.open("rb"), encoding="utf-8-sig", newline="") as file:
+        with _opened(source) as content, io.TextIOWrapper(content, "utf-8-sig", newline="") as file:
             reader = csv.reader(file, delimiter=separator, skipinitialspace=True, strict=True)
             for cells in reader:
                 if len(cells) > 1 or any(map(str.strip, cells)):
                     yield reader.line_num, cells
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"cannot be read as CSV text in UTF-8: {error}") from error
 
 
-def read_rows(source: Traversable, separator: str = ",") -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+@contextmanager
+def _opened(source: Traversable) -> Iterator[IO[bytes]]:
+    with source.open("rb") as content:
+        if not source.name.lower().endswith(".gz"):
+            yield content
+        else:
+            with gzip.GzipFile(fileobj=content) as unpacked:
+                yield cast(IO[bytes], unpacked)
+
+
+def read_rows(
+    source: Traversable, separator: str = ",", fewest: int = 2
+) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
     """The names of the columns, and line number and cells of every row, all as wide as the header.
 
     Raises:
@@ -37,7 +55,7 @@ def read_rows(source: Traversable, separator: str = ",") -> tuple[list[str], Ite
     header = next(lines, None)
     if header is None:
         raise InputError("the file is empty: a header and at least two rows of data are needed")
-    names = column_names(header[1])
+    names = column_names(header[1], fewest)
 
     def rows() -> Iterator[tuple[int, list[str]]]:
         for row, (line, cells) in enumerate(lines, start=1):
@@ -50,22 +68,29 @@ def read_rows(source: Traversable, separator: str = ",") -> tuple[list[str], Ite
     return names, rows()
 
 
-def column_names(cells: Sequence[str]) -> list[str]:
-    """The names in a header, stripped. Raises InputError where they cannot tell columns apart."""
-    names = [cell.strip() for cell in cells]
-    if len(names) < 2:
+def column_names(cells: Sequence[str], fewest: int = 2) -> list[str]:
+    """The names in a header, stripped; a column that has none that can be shown is named by its place.
+
+    Raises InputError where they cannot tell columns apart, or there are fewer than `fewest`.
+    """
+    # A spreadsheet breaks long names into lines; what else controls a terminal is no part of a name.
+    joined = [re.sub(r"[\t\r\n\v\f]+", " ", cell).strip() for cell in cells]
+    names = [name if name and not _controls(name) else f"column {j}" for j, name in enumerate(joined, 1)]
+    if len(names) < fewest:
         raise InputError(
             f"only one column, {names[0]!r}: at least one feature and a target are needed "
             "(commas separate the columns of a .csv file, tabs those of a .tsv file)"
         )
     for j, name in enumerate(names):
-        if not name:
-            raise InputError(f"column {j + 1} has no name in the header")
         if name in names[:j]:
             raise InputError(f"the column name {name!r} appears twice in the header")
     if all(number(name) is not None for name in names):
         raise InputError("there is no header: the first line holds only numbers, not column names")
     return names
+
+
+def _controls(name: str) -> bool:
+    return any(unicodedata.category(char) in ("Cc", "Cs") for char in name)
 
 
 def number(cell: str) -> float | None:

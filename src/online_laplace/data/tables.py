@@ -42,7 +42,7 @@ def load_table(name_or_path: str | os.PathLike[str]) -> Table:
         InputError: the file cannot be read, or its content cannot be used; the message says where.
     """
     text = os.fspath(name_or_path)
-    if isinstance(name_or_path, str) and not _is_path(text):
+    if isinstance(name_or_path, str) and not is_path(text):
         name = known_name("table", text, TABLES)
         return _read(resources.files("online_laplace.data") / "tables" / f"{name}.csv", name)
     path = Path(text)
@@ -56,7 +56,7 @@ def load_table(name_or_path: str | os.PathLike[str]) -> Table:
         raise InputError(f"{path}: {error}") from error
 
 
-def _is_path(text: str) -> bool:
+def is_path(text: str) -> bool:
     """Tell a path from the name of an embedded table."""
     if text in TABLES:
         return False

@@ -39,13 +39,14 @@ class Architecture:
         layers = "-".join(str(width) for width in self.hidden) or "linear"
         return f"{layers} {self.activation} {self.prior}"
 
-    def network(self, inputs: int, outputs: int) -> MLP:
-        """The network for so many inputs and outputs."""
-        return MLP(inputs, self.hidden, outputs, self.activation)
+    def network(self, inputs: int, outputs: int, constants: int = 0) -> MLP:
+        """The network for so many inputs and outputs, the last of which may be constants."""
+        return MLP(inputs, self.hidden, outputs, self.activation, constants=constants)
 
     def model(self, inputs: int, likelihood: Likelihood, like: Tensor, curvature: Structure = exact) -> Model:
         """The model for so many inputs, in the dtype and on the device of `like`."""
-        return Model.of(self.network(inputs, likelihood.outputs), likelihood, self.prior, curvature, like)
+        network = self.network(inputs, likelihood.outputs, likelihood.constants)
+        return Model.of(network, likelihood, self.prior, curvature, like)
 
 
 def combine(

@@ -11,15 +11,9 @@ from online_laplace.errors import OnlineLaplaceError
 from online_laplace.model.model import Model
 from online_laplace.model.prior import Hyper
 from online_laplace.posterior.posterior import Posterior
-from online_laplace.predictive.counts import CountPredictive
-from online_laplace.predictive.gaussian import GaussianPredictive
-from online_laplace.predictive.student import StudentPredictive
 from online_laplace.train.procedures import Trained
 from online_laplace.train.trajectory import OnlineState, Snapshots
 from online_laplace.types import Rows
-
-# In units of the noise variance: what is clamped to zero changes an observation's std by less than this.
-ROUNDING = 1e-3
 
 # Enough rows to see that a factor is worthless, and cheap beside the factor itself.
 ROWS_TRIED = 50
@@ -56,15 +50,8 @@ def usable_snapshots(model: Model, rows: Rows, trained: Trained) -> tuple[Snapsh
     return snapshots, usable
 
 
-def below_rounding(predicted: GaussianPredictive | StudentPredictive | CountPredictive) -> Tensor:
-    """Where a function's variance (…, m, k) is further below zero than rounding accounts for."""
-    return predicted.function_variance < -ROUNDING * predicted.noise_variance
-
-
 def _unsound(model: Model, rows: Rows, w: Tensor, hyper: Hyper) -> Tensor:
     """Which networks have a curvature without a factor, or one that gives negative variances: (members,)."""
     posterior = Posterior.of(model, w, hyper, rows)
     few = posterior.predict(rows.X[:, :: math.ceil(rows.n / ROWS_TRIED)])
-    if not isinstance(few, GaussianPredictive | StudentPredictive | CountPredictive):
-        return posterior.H.failed
-    return posterior.H.failed | below_rounding(few).flatten(1).any(-1)
+    return posterior.H.failed | few.negative.flatten(1).any(-1)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
 from torch import Tensor
 
 from online_laplace.data.scaling import Affine
+from online_laplace.ensemble.data import TrainingData as TrainingData  # also had from here
+from online_laplace.ensemble.side_by_side import parts_of, some_members, some_of_earlier, train_parts
 from online_laplace.errors import InputError, known_name
 from online_laplace.model.model import Model
 from online_laplace.model.precision import Precision
@@ -29,39 +32,12 @@ from online_laplace.train.procedures import (
     train_offline,
     train_online,
 )
+from online_laplace.train.replicas import without_caches
 from online_laplace.train.trajectory import KEEP
 from online_laplace.types import Rows
 
 # Procedures that tune to the tangent model's own evidence, L_h.
 NEEDS_MODE = ("lm", "offline")
-
-
-@dataclass(frozen=True)
-class TrainingData:
-    """What is trained on, what is scored on, and the units (…, 1, k) of the target to score in.
-
-    `score_train` says whether observations score the training rows, which costs about as much as the rest of
-    an observation.
-    """
-
-    train: Rows
-    units: Affine[Tensor]
-    test: Rows | None = None
-    validation: Rows | None = None
-    score_train: bool = True
-
-    def first_of(self, members: int) -> TrainingData:
-        """The rows of every `members`-th replica: neighbours are members of one ensemble and share them."""
-
-        def first(rows: Rows | None) -> Rows | None:
-            return None if rows is None else Rows(rows.X[::members], rows.y[::members])
-
-        train = first(self.train)
-        assert train is not None
-        units = Affine(self.units.mean[::members], self.units.std[::members])
-        return replace(
-            self, train=train, units=units, test=first(self.test), validation=first(self.validation)
-        )
 
 
 @dataclass(frozen=True)
@@ -118,29 +94,55 @@ def train(
             f"{plan.procedure} needs the mode of the tangent model, which the {model.curvature.name} "
             "curvature does not know: use an exact curvature, or train by ol"
         )
-    monitor = Monitor(
-        observe=lambda state: observe_scored(model, data, state.w, state.hyper, _linearised(state)),
-        every=plan.observe_every,
-        tolerance=plan.tolerance if plan.procedure in MEANS else 0.0,
-        on_step=on_step,
-        checkpoint=checkpoint,
-    )
-    schedule = Schedule(plan.steps, monitor, plan.optimiser, plan.adam)
+
+    def observed(data: TrainingData, on_step: Callable[[int], None] | None) -> Schedule:
+        monitor = Monitor(
+            observe=lambda state: observe_scored(model, data, state.w, state.hyper, _linearised(state)),
+            every=plan.observe_every,
+            tolerance=plan.tolerance if plan.procedure in MEANS else 0.0,
+            on_step=on_step,
+            checkpoint=checkpoint,
+        )
+        return Schedule(plan.steps, monitor, plan.optimiser, plan.adam)
+
+    schedule = observed(data, on_step)
     if plan.procedure == "offline":
         if data.validation is None:
             raise InputError("offline training needs validation rows")
         return train_offline(model, data.train, data.validation, w, hyper, schedule)
     if plan.procedure == "retrain":
         return [retrain(model, data.train, w, hyper, schedule, rounds=plan.rounds)]
-    online = train_online(
-        model, data.train, w, hyper, schedule, procedure=plan.procedure, keep=plan.keep, earlier=earlier
-    )
-    return [online]
+    online = partial(train_online, procedure=plan.procedure, keep=plan.keep)
+    parts = [slice(0, len(w))]
+    if checkpoint is None and w.ndim == 2 and w.device.type == "cpu" and _begins(earlier):
+        parts = parts_of(len(w), _step_products(model, data.train))
+    if len(parts) == 1:
+        return [online(model, data.train, w, hyper, schedule, earlier=earlier)]
+
+    def train_part(chosen: slice, on_step: Callable[[int], None]) -> Trained:
+        some, own = some_members(data, chosen, len(w)), some_of_earlier(earlier, chosen)
+        start = hyper.with_values(hyper.alpha[chosen], hyper.beta[chosen])
+        return online(model, some.train, w[chosen], start, observed(some, on_step), earlier=own)
+
+    return [train_parts(parts, train_part, on_step)]
+
+
+def _begins(earlier: Arrays | None) -> bool:
+    """Whether a run has no history of its own yet."""
+    return earlier is None or len(earlier["history.steps"]) == 0
+
+
+def _step_products(model: Model, rows: Rows) -> float:
+    """About as many multiplications as a member's step takes."""
+    n, d = rows.n * model.network.d_out, model.network.d_w
+    return n * d * min(n, d) / 2 + min(n, d) ** 3 / 2
 
 
 def _linearised(state: State) -> Linearised | None:
     """What a state of Gauss-Newton knows of its weights already."""
-    return Linearised(state.tangent, state.ggn) if isinstance(state, GaussNewtonState) else None
+    if not isinstance(state, GaussNewtonState):
+        return None
+    return Linearised(without_caches(state.tangent), state.ggn)
 
 
 def observe_scored(
@@ -151,11 +153,12 @@ def observe_scored(
     def score(w: Tensor, hyper: Hyper, H: Precision) -> Scored:
         posterior = Posterior(model, w, hyper, H)
         test = None if data.test is None else _score(posterior, data.test, data.units)
-        train = _score(posterior, data.train, data.units) if data.score_train else None
+        train = _score(posterior, data.train, data.units, own=True) if data.score_train else None
         return Scored(train, test)
 
     return observe(model, w, hyper, data.train, score, there)
 
 
-def _score(posterior: Posterior, rows: Rows, units: Affine[Tensor]) -> object:
-    return posterior.predict(rows.X).to_units(units).score(units.inverse(rows.y))
+def _score(posterior: Posterior, rows: Rows, units: Affine[Tensor], *, own: bool = False) -> object:
+    predicted = posterior.predict_own(rows) if own else posterior.predict(rows.X)
+    return predicted.to_units(units).score(units.inverse(rows.y))

@@ -27,6 +27,7 @@ from online_laplace.estimators.checks import checked_groups, count, is_count, va
 from online_laplace.estimators.pooling import PoolFit, PoolSettings, fit_pool
 from online_laplace.estimators.targets import Target
 from online_laplace.estimators.training import OBSERVATIONS, Fit, Settings, begin, estimator_plan, go_on
+from online_laplace.estimators.training_range import TrainingRangeMixin
 from online_laplace.estimators.watching import watched_pool
 from online_laplace.memory import check_device, check_size
 from online_laplace.pool.candidates import PRESETS, Preset
@@ -36,7 +37,7 @@ from online_laplace.threads import one_thread_each, replica_threads
 from online_laplace.train.online import MEANS
 
 
-class OnlineLaplaceEstimator(BaseEstimator):  # type: ignore[misc]
+class OnlineLaplaceEstimator(TrainingRangeMixin, BaseEstimator):  # type: ignore[misc]
     """Networks that learn their own regularisation, as scikit-learn wants an estimator to be.
 
     The likelihood, and with it `fit` and what can be predicted, is the subclass's.

@@ -31,6 +31,8 @@ def validated(
     estimator: BaseEstimator, X: ArrayLike, y: ArrayLike | str = "no_validation", **how: Any
 ) -> Any:
     """scikit-learn's own validation; a value that is not finite is named by its column and row."""
+    for values, name in ((X, "X"), (y, "y")):
+        _refuse_masked(values, name)
     try:
         return validate_data(estimator, X, y, dtype=np.float64, **how)
     except ValueError as error:
@@ -47,10 +49,31 @@ def checked_weights(given: ArrayLike | None, rows: Floats) -> Floats | None:
     """Weights that are numbers and not negative, one a row, two rows at least above zero; None for none."""
     if given is None:
         return None
-    weight: Floats = _check_sample_weight(given, rows, dtype=np.float64, ensure_non_negative=True)
+    _refuse_masked(given, "sample_weight")
+    try:
+        weight: Floats = _check_sample_weight(given, rows, dtype=np.float64, allow_all_zero_weights=True)
+    except (TypeError, ValueError) as error:
+        words = str(error).splitlines()[0].rstrip(".!")
+        raise InputError(
+            f"{words}: sample_weight needs one number for each of the {len(rows)} rows"
+        ) from None
+    bad = np.flatnonzero(weight < 0)
+    if len(bad):
+        raise InputError(
+            f"Negative values in data passed to sample_weight: {weight[bad[0]]:g} in row {bad[0] + 1}, "
+            "counting from 1; a weight is how often a row counts, and 0 leaves it out"
+        )
     if (weight > 0).sum() < 2:
         raise InputError("at least two rows need a sample_weight above zero")
     return weight
+
+
+def _refuse_masked(values: Any, name: str) -> None:
+    """scikit-learn looks behind a mask, at numbers that the caller said are none."""
+    if np.ma.isMaskedArray(values) and np.ma.getmaskarray(values).any():
+        hidden = int(np.ma.getmaskarray(values).sum())
+        values_are = "value is" if hidden == 1 else "values are"
+        raise InputError(f"{hidden} {values_are} masked in {name}: fill in or leave out such rows first")
 
 
 def checked_groups(given: ArrayLike | None, rows: Floats, seen: Any) -> Any:

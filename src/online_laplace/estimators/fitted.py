@@ -13,14 +13,14 @@ from torch import Tensor
 
 from online_laplace.data.checks import Floats
 from online_laplace.data.scaling import Affine, Scaler
-from online_laplace.ensemble.failures import TrainingFailedError, below_rounding
+from online_laplace.ensemble.failures import TrainingFailedError
 from online_laplace.likelihood import Categorical
 from online_laplace.model.mlp import MLP
 from online_laplace.model.model import Model
 from online_laplace.model.prior import Hyper
 from online_laplace.posterior.posterior import Posterior
+from online_laplace.posterior.stacked import FEW_ROWS, predict_each, stack_posteriors
 from online_laplace.predictive.distribution import Component, mixture_of
-from online_laplace.predictive.gaussian import GaussianPredictive
 from online_laplace.threads import one_thread_each
 from online_laplace.train.trajectory import Snapshots
 from online_laplace.types import Rows
@@ -46,10 +46,11 @@ class FittedNetworks:
     inputs: Scaler
     target: Scaler
     _posteriors: dict[int, Posterior] = field(default_factory=dict, repr=False)
+    _stacks: list[Posterior] = field(default_factory=list, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Factors are not carried along: they are large and follow from the rest."""
-        return {**vars(self), "_posteriors": {}}
+        return {**vars(self), "_posteriors": {}, "_stacks": []}
 
     @property
     def network(self) -> MLP:
@@ -86,7 +87,20 @@ class FittedNetworks:
     def predictions(self, X: Floats) -> Iterator[Component]:
         """What each network predicts at every row, (m, k), one by one."""
         rows = self._tensor(X)
-        return (_predict(posterior, rows).to_units(self.units) for posterior in self.posteriors())
+        return (_sound(part).to_units(self.units) for part in self._predictions(rows))
+
+    def _predictions(self, rows: Tensor) -> Iterator[Component]:
+        """What each network predicts; at a few rows all networks are one program."""
+        if len(rows) > FEW_ROWS or not self._cacheable:
+            for posterior in self.posteriors():
+                yield posterior.predict(rows)
+            return
+        if not self._stacks:
+            w, alpha, beta = (values.clone() for values in self.snapshots)
+            each = [self.rows_of(c) for c in range(len(self))]
+            self._stacks.extend(stack_posteriors(self.model, w, Hyper(alpha, beta, self.model.prior), each))
+        for stack in self._stacks:
+            yield from predict_each(replace(stack, model=self.model), rows)
 
     @one_thread_each()
     def covariance(self, X: Floats, *, noise: bool) -> Tensor:
@@ -162,15 +176,19 @@ class FittedNetworks:
 
     def posteriors(self) -> Iterator[Posterior]:
         """Each network's Gaussian over its weights; factorised once where all the factors can be cached."""
-        residuals, weights = self.rows.n * self.rows.targets, self.network.d_w
-        # The factor in its matrix's place, and in dual form the Jacobian.
-        numbers = min(residuals, weights) ** 2 + (residuals * weights if residuals < weights else 0)
-        cache = numbers * len(self) <= CACHED_NUMBERS
         for c in range(len(self)):
             posterior = self._posteriors.get(c) or self._posterior(c)
-            if cache:
+            if self._cacheable:
                 self._posteriors[c] = posterior
             yield posterior
+
+    @property
+    def _cacheable(self) -> bool:
+        """Whether all the factors can stay in memory, one by one and stacked."""
+        residuals, weights = self.rows.n * self.model.likelihood.outputs, self.network.d_w
+        # The factor in its matrix's place, and what the dual forms hold of the Jacobian.
+        held = self.rows.n * self.network.factors_per_row if residuals < weights else 0
+        return 2 * (min(residuals, weights) ** 2 + held) * len(self) <= CACHED_NUMBERS
 
     def _posterior(self, c: int) -> Posterior:
         # Copied, so that a fitted and a loaded model hand the very same memory layout to the linear algebra.
@@ -195,15 +213,12 @@ class FittedNetworks:
         return torch.from_numpy(self.inputs.transform(X)).to(self.rows.X)
 
 
-def _predict(posterior: Posterior, rows: Tensor) -> Component:
+def _sound(predicted: Component) -> Component:
     """What one network predicts, if its curvature is worth anything. Raises TrainingFailedError."""
-    predicted = posterior.predict(rows)
-    if not isinstance(predicted, GaussianPredictive):
-        return predicted
-    if below_rounding(predicted).any():
+    if predicted.negative.any():
         raise TrainingFailedError(
             "the curvature of a network gives negative variances at these rows: the noise or the weight "
             "decay became too small for its numbers; train fewer steps, or fewer hidden units"
         )
     # Rounding can take a variance that is zero just below it.
-    return replace(predicted, function_variance=predicted.function_variance.clamp(min=0))
+    return predicted.without_rounding()

@@ -51,7 +51,7 @@ def choose_predictive(networks: FittedNetworks, form: str) -> FittedNetworks:
     assert isinstance(likelihood, Categorical)
     model = replace(networks.model, likelihood=replace(likelihood, form=chosen, temperature=temperature))
     kept = {c: replace(posterior, model=model) for c, posterior in networks._posteriors.items()}
-    return replace(networks, model=model, _posteriors=kept)
+    return replace(networks, model=model, _posteriors=kept, _stacks=[])
 
 
 def _left_out(networks: FittedNetworks) -> list[LeftOut]:
@@ -66,11 +66,12 @@ def _left_out(networks: FittedNetworks) -> list[LeftOut]:
     outputs: list[tuple[Tensor, Tensor]] = []
     for c, posterior in enumerate(networks.posteriors()):
         unseen = torch.nonzero(rows.weight[c // each] == 0).squeeze(-1)
+        if len(unseen) == 0:
+            continue
         outputs.append(posterior.outputs(rows.X[unseen]))
         if len(outputs) == each:
             f, covariance = (torch.stack(parts) for parts in zip(*outputs, strict=True))
-            if len(unseen):
-                found.append(LeftOut(f, covariance, rows.y[unseen], weight[unseen]))
+            found.append(LeftOut(f, covariance, rows.y[unseen], weight[unseen]))
             outputs = []
     return found
 

@@ -12,8 +12,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from online_laplace._version import __version__
 from online_laplace.errors import InputError
+from online_laplace.estimators.model_schema import check_arrays, check_document
 from online_laplace.files import earlier
 from online_laplace.files.atomic import StoreError, reason_of, write_bytes
 from online_laplace.files.folders import check_folder, made_folder
@@ -145,7 +146,9 @@ def read_document(folder: Path) -> dict[str, Any]:
                 f"{folder}: the model has format {head.get('version')}, written by online-laplace "
                 f"{head.get('package_version')}; version {__version__} reads up to {VERSION}: upgrade it"
             )
-        return read_json(path)
+        document = read_json(path)
+        check_document(document)
+        return document
     except (OSError, ValueError, RecursionError, DamagedFileError) as error:
         if isinstance(error, InputError):
             raise
@@ -165,9 +168,36 @@ def read_model_arrays(folder: Path, document: Mapping[str, Any]) -> dict[str, Te
                 f"{folder}: {ARRAYS} is damaged, or belongs to another model: copy both files again"
             )
     try:
-        return read_arrays(path)[0]
+        arrays = read_arrays(path)[0]
+        check_arrays(document, arrays)
+        return arrays
     except DamagedFileError as error:
         raise InputError(f"{folder}: {ARRAYS} is damaged: {error}") from error
+
+
+@contextmanager
+def whole_model(folder: Path) -> Iterator[None]:
+    """Call a model damaged whose parts pass their checks one by one, but do not go together.
+
+    What is read here may have been made by anybody: whatever it leads to is an error of the file.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except (
+        ArithmeticError,
+        AttributeError,
+        AssertionError,
+        LookupError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise InputError(
+            f"{folder}: the model is damaged: its parts do not go together ({reason})"
+        ) from error
 
 
 def _waiting_name(digest: str) -> str:

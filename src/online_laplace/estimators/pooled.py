@@ -54,6 +54,11 @@ class FittedPool:
         return self.parts[0].networks
 
     @property
+    def _seeing(self) -> FittedNetworks:
+        """The networks of the first part that sees the inputs: a constant has none to show."""
+        return next((part.networks for part in self.parts if part.candidate.sees_inputs), self.leader)
+
+    @property
     def model(self) -> Model:
         """The leader's."""
         return self.leader.model
@@ -66,12 +71,12 @@ class FittedPool:
     @property
     def rows(self) -> Rows:
         """The training rows, scaled."""
-        return self.leader.rows
+        return self._seeing.rows
 
     @property
     def inputs(self) -> Scaler:
         """The scale of the inputs."""
-        return self.leader.inputs
+        return self._seeing.inputs
 
     @property
     def target(self) -> Scaler:

@@ -31,6 +31,7 @@ from online_laplace.estimators.model_folder import (
     VERSION,
     read_document,
     read_model_arrays,
+    whole_model,
     write_model,
 )
 from online_laplace.estimators.pooling import PoolFit
@@ -103,22 +104,25 @@ def load(path: str | os.PathLike[str], device: str | None = None) -> Any:
     folder = Path(path)
     document = read_document(folder)
     estimator = known[known_name("estimator in the model", document["estimator"], known)]
-    settings = document["settings"] | ({"device": device} if device is not None else {})
-    settings["hidden"] = _tuple(settings["hidden"])
-    model = estimator(**settings)
-    model.check_settings()
-    arrays = {name: v.clone().to(model.device) for name, v in read_model_arrays(folder, document).items()}
-    scalers = {name: _scaler(name, arrays) for name in ("inputs", "target")}
-    rows = Rows(arrays["problem.X"], arrays["problem.y"], arrays.get("problem.weight"))
-    if "pool" in document:
-        networks, leaderboard = pool_of(document["pool"], arrays, rows, scalers["inputs"], scalers["target"])
-        fit = PoolFit(networks, _summary(document, arrays), leaderboard, {})
-        model._restore(fit, document)
-    else:
-        model._restore(_fit(document, arrays, rows, scalers), document)
-    model.n_features_in_ = model._fit.networks.network.d_in
-    if document["features"] is not None:
-        model.feature_names_in_ = np.array(document["features"], dtype=object)
+    with whole_model(folder):
+        settings = document["settings"] | ({"device": device} if device is not None else {})
+        settings["hidden"] = _tuple(settings["hidden"])
+        model = estimator(**settings)
+        model.check_settings()
+        arrays = {name: v.clone().to(model.device) for name, v in read_model_arrays(folder, document).items()}
+        scalers = {name: _scaler(name, arrays) for name in ("inputs", "target")}
+        rows = Rows(arrays["problem.X"], arrays["problem.y"], arrays.get("problem.weight"))
+        if "pool" in document:
+            networks, leaderboard = pool_of(
+                document["pool"], arrays, rows, scalers["inputs"], scalers["target"]
+            )
+            fit = PoolFit(networks, _summary(document, arrays), leaderboard, {})
+            model._restore(fit, document)
+        else:
+            model._restore(_fit(document, arrays, rows, scalers), document)
+        model.n_features_in_ = model._fit.networks.network.d_in
+        if document["features"] is not None:
+            model.feature_names_in_ = np.array(document["features"], dtype=object)
     return model
 
 

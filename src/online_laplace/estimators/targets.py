@@ -17,6 +17,10 @@ from online_laplace.likelihood import Categorical, Gaussian, Likelihood, Poisson
 LIKELIHOODS = ("gaussian", "student-t", "poisson")
 NOISES = ("constant", "varying")
 
+# In standard deviations, as the quartiles have them: what lies further from the median has no say in the
+# scaling of a target with gross errors.
+FAR = 5
+
 
 class Target(Protocol):
     """How targets y (n, k) as the networks are to see them are scaled, and which likelihood they have."""
@@ -54,7 +58,7 @@ class NumericTarget:
         if self.likelihood == "poisson":
             _check_counts(y)
             return Scaler(np.zeros(k), np.ones(k)), Poisson(k)
-        scaler = robust_scaler(y) if self.likelihood == "student-t" else Scaler.fit(y, weight)
+        scaler = robust_scaler(y, weight) if self.likelihood == "student-t" else Scaler.fit(y, weight)
         floor = self.floor(y, scaler)
         if self.likelihood == "student-t":
             return scaler, StudentT(k, floor=floor)
@@ -82,12 +86,19 @@ class ClassTarget:
         return Scaler(np.zeros(k), np.ones(k)), Categorical(k)
 
 
-def robust_scaler(y: Floats) -> Scaler:
-    """Median and quartiles in the place of mean and std, which gross errors would stretch."""
-    low, middle, high = np.quantile(y, [0.25, 0.5, 0.75], axis=0)
+def robust_scaler(y: Floats, weight: Floats | None = None) -> Scaler:
+    """Mean and std of the rows near the median, which gross errors cannot stretch."""
+    return Scaler(*np.transpose([_central(column, weight) for column in y.T]))
+
+
+def _central(y: Floats, weight: Floats | None) -> tuple[float, float]:
+    # Of the methods of quantiles the one under which a row of weight two is two rows.
+    low, middle, high = np.quantile(y, [0.25, 0.5, 0.75], method="inverted_cdf", weights=weight)
     spread = (high - low) / 1.349  # the std of a Gaussian with these quartiles
-    fallback = Scaler.fit(y)
-    return Scaler(middle, np.where(spread > 0, spread, fallback.std))
+    # Where half the rows have one value, quartiles say nothing.
+    near = np.abs(y - middle) <= (FAR * spread if spread > 0 else np.inf)
+    scaler = Scaler.fit(y[near], None if weight is None else weight[near])
+    return float(scaler.mean), float(scaler.std)
 
 
 def _check_counts(y: Floats) -> None:

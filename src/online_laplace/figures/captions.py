@@ -19,16 +19,16 @@ class Words(NamedTuple):
 WORDS = {
     "taylor": Words(
         "Why the first-order term matters",
-        "A log-density (black) expanded to second order at a point where it still rises. With the slope "
-        "(orange) the parabola finds the neighbourhood of the peak; without it (blue, dashed) the "
+        "A log-density (grey) expanded to second order at a point where it still rises. With the slope "
+        "(orange) the parabola finds the neighbourhood of the peak; without it (blue) the "
         "parabola puts its own peak at the point of expansion.",
         "A curve with one peak and two parabolas that touch it left of the peak; one leans towards the "
         "peak, the other has its top at the point of contact.",
     ),
     "evidence": Words(
         "Three objectives for α, and where they lead",
-        "Above: at one early step of OL, the evidence of the tangent model as a function of α (black), "
-        "and the bounds that LM and OL climb, with their maximisers (stars); β stays at its current "
+        "Above: at one early step of OL, the evidence of the tangent model as a function of α (grey), "
+        "and the bounds that LM and OL climb, with their maximisers (diamonds); β stays at its current "
         "value. The LM bound touches the evidence at the current α; the OL bound lies below it by the "
         "slack that comes from not being at the mode. Below: α through training, every split (faint) and "
         "the median (strong).",
@@ -46,8 +46,8 @@ WORDS = {
     "convergence": Words(
         "Distance to the mode, and test error against evidence",
         "Above: the Euclidean distance between the weights and v*, every split (faint) and the median "
-        "(strong). Below: the path of the median run through evidence and test error, from the open dot "
-        "to the full one; the star marks the highest evidence. The first observations, far below the others, "
+        "(strong). Below: the path of the median run through evidence and test error, from the dot to "
+        "the square; the diamond marks the highest evidence. The first observations, far below the others, "
         "are left out below.",
         "For every table, the distance between weights and mode against steps for OL and LM, and below "
         "it test error against the evidence as a path with its start, end and highest evidence marked.",
@@ -68,10 +68,10 @@ WORDS = {
     "update": Words(
         "One hyperparameter update",
         "The first update of α and of β on {table}, before any training: the current value (dashed), the "
-        "bound that is climbed while the mean stays where it is, its maximiser (star), and where MacKay's "
-        "update lands (open dot). The update solves for the maximiser with γ frozen, so that it moves "
-        "towards the star without always meeting it.",
+        "bound that is climbed while the mean stays where it is, its maximiser (diamond), and where MacKay's "
+        "update lands (dot). The update solves for the maximiser with γ frozen, so that it moves "
+        "towards the diamond without always meeting it.",
         "Four panels, alpha and beta for OL and LM, each with a curve, a dashed vertical line at the "
-        "current value, a star at the curve's top and an open dot at the updated value.",
+        "current value, a diamond at the curve's top and a dot at the updated value.",
     ),
 }

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from online_laplace.figures import (
     convergence,
@@ -18,60 +17,42 @@ from online_laplace.figures import (
     weights,
 )
 from online_laplace.figures.captions import WORDS, Words
+from online_laplace.figures.picture import Picture
 from online_laplace.files.atomic import write_bytes
+from online_laplace.pages.charts import altair
+from online_laplace.pages.still import pdf, png, still
 from online_laplace.store.results import Results
-from online_laplace.style import house_style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 class Drawn(NamedTuple):
-    """A figure on disk, and what is said of it."""
+    """A figure on disk, what is said of it, and the panels that it is made of."""
 
     name: str
     words: Words
-    png: bytes
+    picture: Picture
 
 
 class _Plan(NamedTuple):
     name: str
-    draw: Callable[[Results], Figure | None]
+    draw: Callable[[Results], Picture | None]
     words: Words
 
 
 def draw_all(results: Results, folder: Path) -> list[Drawn]:
-    """Draw every figure as PNG and PDF into `folder`; those the results have no data for are left out."""
+    """Draw every figure as PNG and PDF into `folder`; those the results have no data for are left out.
+
+    Raises MissingExtraError where there is nothing to draw with.
+    """
+    altair()
     drawn = []
-    with house_style():
-        for plan in _plans(results):
-            figure = plan.draw(results)
-            if figure is not None:
-                # Laid out once and for all: it costs more than drawing, and each format would do it again.
-                figure.draw_without_rendering()
-                figure.set_layout_engine("none")
-                png = _bytes(figure, "png")
-                write_bytes(folder / f"{plan.name}.png", png)
-                write_bytes(folder / f"{plan.name}.pdf", _bytes(figure, "pdf"))
-                drawn.append(Drawn(plan.name, plan.words, png))
+    for plan in _plans(results):
+        picture = plan.draw(results)
+        if picture is not None:
+            whole = still(picture.panels, picture.columns)
+            write_bytes(folder / f"{plan.name}.png", png(whole))
+            write_bytes(folder / f"{plan.name}.pdf", pdf(whole))
+            drawn.append(Drawn(plan.name, plan.words, picture))
     return drawn
-
-
-def _bytes(figure: Figure, kind: str) -> bytes:
-    content = io.BytesIO()
-    # No date inside: the same results give the same file.
-    metadata = {"CreationDate": None} if kind == "pdf" else {"Software": None}
-    figure.savefig(content, format=kind, metadata=metadata)
-    return content.getvalue() if kind == "pdf" else _palette(content)
-
-
-def _palette(png: io.BytesIO) -> bytes:
-    """The same picture in 256 colours: a quarter of the size, and no difference to see."""
-    from PIL import Image
-
-    smaller = io.BytesIO()
-    Image.open(png).convert("RGB").quantize(256).save(smaller, format="png", optimize=True)
-    return smaller.getvalue()
 
 
 def _plans(results: Results) -> Iterator[_Plan]:

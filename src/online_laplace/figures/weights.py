@@ -2,50 +2,57 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from online_laplace.figures.methods import PROCEDURE_LABELS
+from online_laplace.figures.picture import Picture, colour_of
+from online_laplace.pages.charts import Chart, altair, rows
 from online_laplace.protocol.profile import Unit
 from online_laplace.store.results import Results
-from online_laplace.style import ORANGE, SKY, grid, legend_above
+from online_laplace.style import ORANGE, SKY
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+_NAMES = {"w": SKY, "v*": ORANGE}
+_BINS = 30
 
 
-def draw(results: Results) -> Figure:
+def draw(results: Results) -> Picture:
     """A row a procedure, a column a moment: the first table, its first split."""
     table = results.tables[0]
-    procedures = results.header["profile"]["procedures"]
-    found = {p: results.arrays[Unit(table, p, 0)] for p in procedures}
-    columns = max(len(arrays["snapshot.step"]) for arrays in found.values())
-    figure, axes = grid(len(found), columns, 2.0 * columns + 0.4, 1.6 * len(found) + 0.5)
-    for row, (procedure, arrays) in enumerate(found.items()):
-        for column, ax in enumerate(axes[row]):
-            if column < len(arrays["snapshot.step"]):
-                _histograms(ax, arrays, column)
-            else:
-                ax.set_axis_off()
-        axes[row][0].set_ylabel(f"{PROCEDURE_LABELS[procedure]}\nshare of weights")
-    for ax in axes[-1]:
-        ax.set_xlabel("value of a weight")
-    legend_above(figure, axes[0][0], 2)
-    return figure
+    panels, columns = [], 1
+    for procedure in results.header["profile"]["procedures"]:
+        arrays = results.arrays[Unit(table, procedure, 0)]
+        moments = range(len(arrays["snapshot.step"]))
+        columns = max(columns, len(moments))
+        panels += [_histograms(PROCEDURE_LABELS[procedure], arrays, moment) for moment in moments]
+    return Picture(panels, columns)
 
 
-def _histograms(axes: Axes, arrays: dict[str, NDArray[Any]], moment: int) -> None:
-    w, v_star = arrays["snapshot.w"][moment], arrays["snapshot.v_star"][moment]
+def _histograms(procedure: str, arrays: dict[str, NDArray[Any]], moment: int) -> Chart:
+    alt = altair()
+    values = dict(zip(_NAMES, (arrays["snapshot.w"][moment], arrays["snapshot.v_star"][moment]), strict=True))
     # A few far weights would press all others into one bar: the outermost bars hold what lies beyond.
-    reach = float(np.quantile(np.abs(np.concatenate([w, v_star])), 0.98)) or 1.0
-    edges = np.linspace(-reach, reach, 31).tolist()
-    share = np.full(len(w), 1 / len(w))
-    for values, colour, label in ((w, SKY, "$w_t$"), (v_star, ORANGE, "$v^*$")):
-        inside = np.clip(values, -reach, reach)
-        axes.hist(inside, edges, weights=share, color=colour, alpha=0.6, label=label)
-        axes.hist(inside, edges, weights=share, color=colour, histtype="step", linewidth=0.9)
-    axes.set_title(f"step {int(arrays['snapshot.step'][moment])}")
-    axes.grid(False)
+    reach = float(np.quantile(np.abs(np.concatenate(list(values.values()))), 0.98)) or 1.0
+    edges = np.linspace(-reach, reach, _BINS + 1)
+    shares = [np.histogram(np.clip(v, -reach, reach), edges)[0] / len(v) for v in values.values()]
+    data = rows(
+        start=np.tile(edges[:-1], 2),
+        end=np.tile(edges[1:], 2),
+        share=np.concatenate(shares),
+        label=[name for name in values for _ in range(_BINS)],
+    )
+    drawn = alt.Chart(data).mark_bar(opacity=0.6).encode(
+        alt.X("start:Q", bin="binned", title="value of a weight", axis=alt.Axis(format=".3~g", tickCount=3)),
+        alt.X2("end:Q"),
+        alt.Y("share:Q", stack=None, title="share", axis=alt.Axis(format=".0%", tickCount=3)),
+        colour_of(_NAMES),
+        tooltip=["label:N", alt.Tooltip("start:Q", title="from", format=".3f"),
+                 alt.Tooltip("end:Q", title="to", format=".3f"), alt.Tooltip("share:Q", format=".1%")],
+    )  # fmt: skip
+    step = int(arrays["snapshot.step"][moment])
+    apart = float(np.linalg.norm(values["w"] - values["v*"]) / (np.linalg.norm(values["v*"]) or 1.0))
+    spreads = " and ".join(f"{name} has standard deviation {v.std():.2g}" for name, v in values.items())
+    words = f"{procedure} at step {step}: {spreads}; they are {apart:.2g} of the length of v* apart."
+    return Chart(f"{procedure}, step {step}", "", words, drawn, height=130)

@@ -7,6 +7,7 @@ name the program that made them, and an archive begins with a store's header.
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import tarfile
 import zlib
@@ -19,6 +20,8 @@ PAGE_MARK = f'<meta name="generator" content="{PROGRAM}">'
 PREDICTED = ("mean", "std", "lower", "upper")
 # Predictions of classes: the likeliest, and the probability of each, such as `probability=setosa`.
 CLASS, PROBABILITY = "class", "probability="
+# Behind either: quantiles that were asked for, such as `q0.05`, and where a row is outside the training rows.
+QUANTILE, OUTSIDE = "q", "outside_range"
 
 # The keys of what fit and inspect, predict, and select write; train writes a list of records.
 _SUMMARIES = (
@@ -61,16 +64,28 @@ def _is_predictions(path: Path) -> bool:
             return _are_predicted(read_schema(path).names)
         except ArrowException:
             return False
-    with path.open(encoding="utf-8", newline="") as file:
+    packed = path.name.lower().endswith(".gz")
+    opened = gzip.open(path, "rt", encoding="utf-8") if packed else path.open(encoding="utf-8", newline="")
+    with opened as file:
         lines = [file.readline(_LONGEST_HEADER)]
     return any(_are_predicted(next(csv.reader(lines, delimiter=separator))) for separator in (",", "\t"))
 
 
 def _are_predicted(names: list[str]) -> bool:
-    """Whether these are exactly the columns of predictions, of a number or of classes."""
-    if tuple(names) == PREDICTED:
-        return True
-    return len(names) >= 3 and names[0] == CLASS and all(one.startswith(PROBABILITY) for one in names[1:])
+    """Whether these are the columns of predictions, of a number or of classes.
+
+    Those that were kept of the user's stand before ours, and only where the last one says whose the file is.
+    """
+    ours = names[:-1] if names[-1:] == [OUTSIDE] else names
+    while ours and ours[-1].startswith(QUANTILE) and ours[-1][len(QUANTILE) :].replace(".", "").isdigit():
+        ours = ours[:-1]
+    classes = 0
+    while classes < len(ours) and ours[-1 - classes].startswith(PROBABILITY):
+        classes += 1
+    width = len(PREDICTED) if classes == 0 else classes + 1
+    kept, found = ours[:-width], tuple(ours[-width:])
+    predicted = found == PREDICTED if classes == 0 else classes >= 2 and found[0] == CLASS
+    return predicted and (not kept or names[-1] == OUTSIDE)
 
 
 def _is_page(path: Path) -> bool:

@@ -29,7 +29,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read what `write_json` wrote. Raises DamagedFileError."""
     try:
         value = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DamagedFileError(f"it cannot be read as JSON ({error})") from error
     if not isinstance(value, dict):
         raise DamagedFileError("it holds no object")
@@ -54,6 +54,7 @@ def arrays_to_bytes(arrays: Mapping[str, Tensor], about: Mapping[str, Any]) -> b
 
 def read_arrays(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read what `write_arrays` wrote, onto the CPU. Raises DamagedFileError."""
+    _refuse_more_than_arrays(path)
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             metadata = file.metadata() or {}
@@ -63,8 +64,28 @@ def read_arrays(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     words = metadata.get("about", "")
     if metadata.get("digest") != _arrays_digest(arrays, words):
         raise DamagedFileError("its content does not match its digest")
-    about: dict[str, Any] = json.loads(words)
+    try:
+        about = json.loads(words)
+    except (ValueError, RecursionError) as error:
+        raise DamagedFileError(f"what it says of itself is no JSON ({error})") from error
+    if not isinstance(about, dict):
+        raise DamagedFileError("it says nothing of itself")
     return arrays, about
+
+
+def _refuse_more_than_arrays(path: Path) -> None:
+    """safetensors reads a file to the end of its last array; ours end there. Raises DamagedFileError."""
+    try:
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            size = path.stat().st_size
+            header: Any = json.loads(file.read(length)) if length <= size else None
+        ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+        told = 8 + length + max(ends, default=0)
+    except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
+        raise DamagedFileError(f"it cannot be read as safetensors ({error})") from error
+    if size != told:
+        raise DamagedFileError(f"it has {size} bytes, but its arrays end at {told}")
 
 
 def canonical(value: Mapping[str, Any]) -> str:

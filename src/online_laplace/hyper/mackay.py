@@ -11,7 +11,7 @@ from torch import Tensor
 from online_laplace.evidence import posterior_mode
 from online_laplace.likelihood.base import Likelihood
 from online_laplace.model.precision import Precision
-from online_laplace.model.prior import Hyper
+from online_laplace.model.prior import Hyper, pruned_precision
 from online_laplace.model.tangent import TangentModel
 from online_laplace.types import Count
 
@@ -65,10 +65,30 @@ def statistics(tangent: TangentModel, hyper: Hyper, H: Precision, fit: Fit) -> S
     )
 
 
-def mackay_update(hyper: Hyper, seen: Statistics) -> Hyper:
-    """α_g = γ_g / ‖μ_g‖², and β as the likelihood has it, (n − γ) / ‖z‖²; a pruned group keeps its α."""
-    alpha = torch.where(pruned(hyper, seen.gamma), hyper.alpha, seen.gamma / seen.norm)
+def mackay_update(hyper: Hyper, seen: Statistics, *, prune: bool = False) -> Hyper:
+    """α_g = γ_g / ‖μ_g‖², and β as the likelihood has it, (n − γ) / ‖z‖².
+
+    An α_g that runs away to infinity prunes its group: it stops at `pruned_precision` and stays there. A
+    group that the data no longer determine keeps its α or, with `prune`, is pruned as well: that is for
+    callers who then put its weights to zero. With several groups no α falls below `least_precision`.
+    """
+    infinite = pruned_precision(seen.gamma.dtype)
+    alpha = (seen.gamma / seen.norm).clamp(least_precision(hyper), infinite)
+    kept = torch.full_like(alpha, infinite) if prune else hyper.alpha
+    alpha = torch.where(pruned(hyper, seen.gamma), kept, alpha)
+    alpha = torch.where(hyper.pruned, hyper.alpha, alpha)
     return hyper.with_values(alpha, seen.likelihood.update(hyper.beta, seen.misfit, seen.spent, seen.n))
+
+
+def least_precision(hyper: Hyper) -> float:
+    """The bound on α from below, ε^¾ of the dtype, that gives a layer's scale a gauge; one group has none.
+
+    A network computes the product of its layers' weights where its activation is as good as linear. A factor
+    can then wander from one layer to the next for ever: one α falls, another grows, and the function that
+    they give stays. There is no fixed point but at the bound, where the largest layer's weights have a prior
+    standard deviation of ε^−⅜, which is no restriction on what any layer computes.
+    """
+    return float(torch.finfo(hyper.alpha.dtype).eps ** 0.75) if len(hyper.prior) > 1 else 0.0
 
 
 def log_change(before: Hyper, after: Hyper) -> Tensor:

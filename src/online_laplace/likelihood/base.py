@@ -62,6 +62,10 @@ class Likelihood(Protocol):
         """
 
     @property
+    def constants(self) -> int:
+        """How many of the last outputs should be one number for all rows, where the network knows how."""
+
+    @property
     def scales(self) -> int:
         """How many precisions β it learns: 0, 1 for all outputs, or k, one per output."""
 
@@ -99,6 +103,10 @@ class WithoutScale:
 
     @property
     def scales(self) -> int:
+        return 0
+
+    @property
+    def constants(self) -> int:
         return 0
 
     def log_normaliser(self, beta: Tensor, n: Count) -> Tensor:

@@ -59,5 +59,5 @@ class Bernoulli(WithoutScale):
     def predict(self, f: Tensor, covariance: Tensor, beta: Tensor) -> CategoricalPredictive:
         """The logistic function of f / √(1 + π/8 var f), MacKay's approximation: (1 − p, p) by column."""
         variance = covariance.diagonal(dim1=-2, dim2=-1)
-        logit = f / (1 + math.pi / 8 * variance).sqrt()
-        return CategoricalPredictive(torch.cat([logsigmoid(-logit), logsigmoid(logit)], dim=-1))
+        logit = f / (1 + math.pi / 8 * variance.clamp(min=0)).sqrt()  # rounding may leave less than nothing
+        return CategoricalPredictive(torch.cat([logsigmoid(-logit), logsigmoid(logit)], dim=-1), variance)

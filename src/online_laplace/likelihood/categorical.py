@@ -73,4 +73,5 @@ class Categorical(WithoutScale):
 
     def predict(self, f: Tensor, covariance: Tensor, beta: Tensor) -> CategoricalPredictive:
         """Probabilities in this form, at this temperature."""
-        return CategoricalPredictive(log_probabilities(self.form, f, covariance, self.temperature))
+        log_p = log_probabilities(self.form, f, covariance, self.temperature)
+        return CategoricalPredictive(log_p, covariance.diagonal(dim1=-2, dim2=-1))

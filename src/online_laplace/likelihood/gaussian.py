@@ -42,6 +42,10 @@ class Gaussian:
     def heads(self) -> tuple[str, ...]:
         return ("",) * self.targets
 
+    @property
+    def constants(self) -> int:
+        return 0
+
     def local(self, f: Tensor, y: Tensor) -> Local:
         """The residual is white already."""
         return Local(y - f)

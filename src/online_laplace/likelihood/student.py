@@ -25,16 +25,20 @@ from online_laplace.predictive.student import StudentPredictive
 class StudentT(WithoutScale):
     """y = μ + σ T, T of Student's t with ν degrees of freedom; outputs f = (μ, s, t), all means first.
 
-    σ² = floor + e^s and ν = 1 + 4 e^t. So ν > 1, where the mean exists and with it RMSE and CRPS, and the
-    start t = 0 is ν = 5: heavy enough to let a gross error go, and light enough to be near a Gaussian.
+    σ² = floor + e^s and ν = 4 + 4 e^t; s and t are best constants of the network. So ν > 4, where variance
+    and kurtosis are finite, and t = 0 is ν = 8. A gross error has little pull at any ν. Were ν free to fall
+    to 1, good rows that are hard to fit would be taken for errors too, and would never be fitted.
 
     With r = (y − μ)/σ, u = 1/ν, q = u r² and C of `freedom.log_constant`,
     −log p = C(ν) + ½ log π + ½ log σ² + ½ (ν + 1) log(1 + q).
-    The Hessian is not positive at a gross error; Fisher's information is (Lange, Little and Taylor, 1989):
-    (ν + 1)/((ν + 3) σ²) for μ, and for (s, t) at floor 0
-    [ν/(2(ν + 3)), −ν'/((ν + 1)(ν + 3)); ·, ν'² I_νν] with ν' = dν/dt = ν − 1. In its Cholesky factor stands
-    ν'² (I_νν − 2/(ν (ν + 1)² (ν + 3))) = (u (1 − u))² D with D of `freedom.curvature`.
-    A factor u (1 − u) is common to all that t does, and leaves z: it is a number for every t.
+    The Hessian is not positive at a gross error. For μ its place takes λ/σ² with λ = (1 + u)/(1 + q), the
+    weight of a row in EM, where a t is a Gaussian whose precision is Gamma distributed. The parabola in μ of
+    that curvature touches −log p and is nowhere below it, and a row that is far off neither pulls nor holds
+    back. (Fisher's (ν + 1)/((ν + 3) σ²), the same for all rows, holds back those that are to be fitted yet.)
+    For (s, t) it is Fisher's information (Lange, Little and Taylor, 1989), at floor 0
+    [ν/(2(ν + 3)), −ν'/((ν + 1)(ν + 3)); ·, ν'² I_νν] with ν' = dν/dt = ν − 4. In its Cholesky factor stands
+    ν'² (I_νν − 2/(ν (ν + 1)² (ν + 3))) = (u (1 − 4u))² D with D of `freedom.curvature`.
+    A factor u (1 − 4u) is common to all that t does, and leaves z: it is a number for every t.
     """
 
     targets: int = 1
@@ -52,21 +56,26 @@ class StudentT(WithoutScale):
     def heads(self) -> tuple[str, ...]:
         return tuple(name for name in ("", "scale", "freedom") for _ in range(self.targets))
 
+    @property
+    def constants(self) -> int:
+        return 2 * self.targets
+
     def local(self, f: Tensor, y: Tensor) -> Local:
         """Gradient by gradient, over its own part of the root; see the class."""
         r, s, t = self._standardised(f, y)
-        u, rest = _inverse_freedom(t)  # 1/ν and 1 − 1/ν
+        u, rest = _inverse_freedom(t)  # 1/ν and 1 − 4/ν
         square = r.square()
         q = u * square
         D = freedom.curvature(u).sqrt()
-        of_mean = r * ((1 + u) * (1 + 3 * u)).sqrt() / (1 + q)
+        weight = ((1 + u) / (1 + q)).sqrt()
+        of_mean = r * weight
         of_s = (square - 1) / (1 + q) * ((1 + 3 * u) / 2).sqrt()
         slope = 0.5 * (freedom.slope(u) + square / (1 + q) - square.square() * log_excess(q))
         shared = -math.sqrt(2) / ((1 + u) * (1 + 3 * u).sqrt())  # what t has in common with s
         z = torch.cat([of_mean, of_s, (slope - shared * of_s) / D], dim=-1)
         log_sigma2 = log_variance(s, self.floor)
         diagonal = [
-            ((1 + u) / (1 + 3 * u)).sqrt() * (-0.5 * log_sigma2).exp(),
+            weight * (-0.5 * log_sigma2).exp(),
             learnt_share(s, self.floor) / (2 * (1 + 3 * u)).sqrt(),
             u * rest * D,
         ]
@@ -123,6 +132,5 @@ class StudentT(WithoutScale):
 
 
 def _inverse_freedom(t: Tensor) -> tuple[Tensor, Tensor]:
-    """1/ν and 1 − 1/ν for ν = 1 + 4 e^t."""
-    shifted = t + math.log(4)
-    return torch.sigmoid(-shifted), torch.sigmoid(shifted)
+    """1/ν and 1 − 4/ν for ν = 4 + 4 e^t."""
+    return 0.25 * torch.sigmoid(-t), torch.sigmoid(t)

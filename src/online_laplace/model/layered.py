@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -22,12 +23,16 @@ class LayerFactors(NamedTuple):
     entering: Tensor
 
 
+@dataclass(frozen=True)
 class LayeredJacobian:
     """J (…, n, k, d_w) by its factors; all products go through them, and J is made only when asked for."""
 
-    def __init__(self, layers: tuple[LayerFactors, ...], shape: torch.Size) -> None:
-        """Take the factors of every layer."""
-        self.layers, self.shape = layers, shape
+    layers: tuple[LayerFactors, ...]
+
+    @cached_property
+    def shape(self) -> torch.Size:
+        slots = [slot for layer in self.layers for slot in layer[:2] if slot is not None]
+        return torch.Size((*self.layers[-1].delta.shape[:-1], max(slot.stop for slot in slots)))
 
     @cached_property
     def whole(self) -> Tensor:
@@ -48,7 +53,7 @@ class LayeredJacobian:
             layer._replace(delta=layer.delta.unsqueeze(-4), entering=layer.entering.unsqueeze(-3))
             for layer in self.layers
         )
-        return LayeredJacobian(layers, torch.Size((*self.shape[:-3], 1, *self.shape[-3:])))
+        return LayeredJacobian(layers)
 
     def jvp(self, v: Tensor) -> Tensor:
         total: Tensor | None = None
@@ -86,4 +91,4 @@ class LayeredJacobian:
         if root is None:
             return self
         layers = (layer._replace(delta=root.mT @ layer.delta) for layer in self.layers)
-        return LayeredJacobian(tuple(layers), self.shape)
+        return LayeredJacobian(tuple(layers))

@@ -96,6 +96,11 @@ class Model:
         local = self.likelihood.local(f, rows.y)
         return local if rows.weight is None else local.weighted(rows.weight)
 
+    def whitens_nothing(self, rows: Rows) -> bool:
+        """Whether J̃ is J on these rows: Gaussian noise that knows of no weights."""
+        one = rows.y[..., :1, :]
+        return rows.weight is None and self.likelihood.local(one, one).root is None
+
     def ggn(self, tangent: TangentModel) -> GGN:
         """The first stage of its curvature: what depends on the weights alone."""
         return self.curvature(tangent, self.prior)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 # a checkpoint does not hold them.
 DERIVED = {"derived": True}
 
+# The name of a network's last tensor (c, 1) where its last c outputs are constants.
+CONSTANTS = "constants"
+
 
 @dataclass(frozen=True)
 class TensorSlot:

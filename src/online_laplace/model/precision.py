@@ -96,6 +96,10 @@ class Precision(ABC):
         """`joint_covariance`, likewise."""
         return self.joint_covariance(written_out(J))
 
+    def leverage(self) -> Tensor | None:
+        """β j H⁻¹ jᵀ of every residual of its own rows, (…, n·k), where it is there at little cost."""
+        return None
+
     def newton_step(self, tangent: TangentModel, hyper: Hyper) -> Tensor:
         """−H⁻¹ ∇ℓ_f(w): (…, d_w). At H's own `hyper` it leads to v*; damped, H makes it shorter."""
         return -self.solve(tangent.gradient(hyper))

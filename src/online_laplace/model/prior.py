@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from online_laplace.errors import InputError, known_name
-from online_laplace.model.network import DERIVED, Network, TensorSlot
+from online_laplace.model.network import CONSTANTS, DERIVED, Network, TensorSlot
 
 PRIORS = ("scalar", "layerwise", "ard")
 
@@ -75,6 +75,15 @@ class Prior:
         return values.sum(-1, keepdim=True) if len(self) == 1 else values @ self.membership
 
 
+def pruned_precision(dtype: torch.dtype) -> float:
+    """The α of a group that is pruned: it stands for infinity.
+
+    What a group with such an α adds to any sum is below the rounding of its dtype, so that a model with a
+    pruned group, whose weights are zero, is the model without that group; and every formula still holds.
+    """
+    return float(torch.finfo(dtype).eps ** -1.25)
+
+
 @dataclass(frozen=True)
 class Hyper:
     """The hyperparameters M: prior precisions α (…, g), noise precisions β (…, 1) or (…, k).
@@ -97,6 +106,16 @@ class Hyper:
         """Whether both precisions are single numbers, so that one decomposition serves all their values."""
         return self.alpha.shape[-1] == 1 and self.beta.shape[-1] == 1
 
+    @property
+    def pruned(self) -> Tensor:
+        """Which groups are out of the problem: (…, g) of bool."""
+        return self.alpha >= pruned_precision(self.alpha.dtype)
+
+    @property
+    def alive(self) -> Tensor:
+        """Zero for the weights of pruned groups, one for all others: (…, d_w), or (…, 1) for one group."""
+        return self.prior.expand((~self.pruned).to(self.alpha.dtype))
+
     def to(self, device: torch.device) -> Hyper:
         """The same hyperparameters on another device."""
         return Hyper(self.alpha.to(device), self.beta.to(device), self.prior.to(device))
@@ -118,7 +137,8 @@ def network_prior(
     """The prior of a named structure, or of a label per weight, in the dtype and on the device of `like`.
 
     Under a named structure, the weights of the last layer that belong to a named head, one of `heads` that is
-    not "", have groups of their own: "<head> weight" and "<head> bias". Given labels stay as they are.
+    not "", have groups of their own: "<head> weight" and "<head> bias", or "<head>" where it is a constant.
+    Given labels stay as they are.
     """
     labels = weight_labels(network, structure, heads) if isinstance(structure, str) else list(structure)
     if len(labels) != network.d_w:
@@ -149,24 +169,34 @@ def weight_labels(network: Network, structure: str, heads: Sequence[str] = ()) -
     if any(heads):
         if len(heads) != network.d_out:
             raise InputError(f"{len(heads)} heads were named for {network.d_out} outputs")
-        for tensor in _last_layer(network):
-            kind = "bias" if len(tensor.shape) == 1 else "weight"
-            each = tensor.size // network.d_out
-            for position, head in enumerate(heads):
-                start = tensor.start + position * each
-                if head:
-                    labels[start : start + each] = [f"{head} {kind}"] * each
+        last = network.tensors[-1]
+        constants = last.shape[0] if last.name == CONSTANTS else 0
+        varying = network.d_out - constants
+        for tensor in _last_layer(network.tensors[:-1] if constants else network.tensors, varying):
+            kind = " bias" if len(tensor.shape) == 1 else " weight"
+            _label_heads(labels, tensor, heads[:varying], kind)
+        if constants:
+            _label_heads(labels, last, heads[varying:], "")
     return labels
 
 
-def _last_layer(network: Network) -> list[TensorSlot]:
+def _label_heads(labels: list[str], tensor: TensorSlot, heads: Sequence[str], kind: str) -> None:
+    """Name the rows of a tensor, one an output, that belong to a named head."""
+    each = tensor.size // len(heads)
+    for position, head in enumerate(heads):
+        start = tensor.start + position * each
+        if head:
+            labels[start : start + each] = [head + kind] * each
+
+
+def _last_layer(tensors: Sequence[TensorSlot], outputs: int) -> list[TensorSlot]:
     """The last weight tensor with a row for each output, and the bias after it where there is one."""
-    *_, before, last = (None, *network.tensors)
+    *_, before, last = (None, *tensors)
     pair = [before, last] if before is not None and len(last.shape) == 1 else [last]
-    if len(pair[0].shape) < 2 or any(tensor.shape[0] != network.d_out for tensor in pair):
+    if len(pair[0].shape) < 2 or any(tensor.shape[0] != outputs for tensor in pair):
         raise InputError(
             f"the likelihood names heads, but {pair[0].name} of shape {tuple(pair[0].shape)} has no row for "
-            f"each of {network.d_out} outputs: give the prior as a label per weight"
+            f"each of {outputs} outputs: give the prior as a label per weight"
         )
     return pair
 

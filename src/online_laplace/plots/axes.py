@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+def plain(name: object) -> str:
+    """A name as it is: matplotlib would take what stands between dollar signs for a formula."""
+    return str(name).replace("$", r"\$")
+
+
 @contextmanager
 def drawing_on(ax: Axes | None) -> Iterator[Axes]:
     """Yield `ax`, or a new one that pyplot will show. Raises MissingExtraError without matplotlib."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from online_laplace.estimators.labels import places
-from online_laplace.plots.axes import drawing_on
+from online_laplace.plots.axes import drawing_on, plain
 from online_laplace.predictive.reliability import reliability
 from online_laplace.style import BLUE, GREY, SKY
 
@@ -86,7 +86,7 @@ def plot_confusion(model: Any, X: ArrayLike, y: ArrayLike, *, ax: Axes | None = 
     counts = np.zeros((k, k), dtype=int)
     np.add.at(counts, (places(y, model.classes_), model.predict_proba(X).argmax(axis=1)), 1)
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    words = [str(label) for label in model.classes_]
+    words = [plain(label) for label in model.classes_]
     with drawing_on(ax) as ax:
         ax.imshow(share, cmap="Blues", vmin=0, vmax=1)
         if k <= MOST_NUMBERS:

@@ -52,7 +52,7 @@ def plot_history(model: Any, quantity: str = "evidence", *, ax: Axes | None = No
     history = model.history_
     with drawing_on(ax) as ax:
         for (name, words), colour in zip(traces.items(), (BLUE, VERMILLION), strict=False):
-            values = _one_number(quantity, history[name])
+            values = one_number(quantity, history[name])
             ax.plot(history["steps"], values, color=colour, linewidth=0.7, alpha=0.35)
             # A member that failed may leave numbers that are none.
             middle = np.nanmedian(np.where(np.isfinite(values), values, np.nan), axis=1)
@@ -67,7 +67,7 @@ def plot_history(model: Any, quantity: str = "evidence", *, ax: Axes | None = No
     return ax
 
 
-def _one_number(quantity: str, values: Any) -> Any:
+def one_number(quantity: str, values: Any) -> Any:
     """(T, members) or (T, members, ·) → (T, members)."""
     if values.ndim == 2:
         return values

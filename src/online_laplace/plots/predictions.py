@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from online_laplace.data.checks import Floats
 from online_laplace.errors import InputError
-from online_laplace.plots.axes import drawing_on
+from online_laplace.plots.axes import drawing_on, plain
 from online_laplace.style import BLUE, GREY, SKY
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _along_the_input(ax: Axes, model: Any, x: Floats, y: Floats, coverage: float
     ax.plot(grid, model.predict(named), color=BLUE, label="mean")
     few = _few(len(x))
     ax.plot(x[few], y[few], ".", color="black", markersize=4, label="data")
-    name = str(getattr(model, "feature_names_in_", ["x"])[0])
+    name = plain(getattr(model, "feature_names_in_", ["x"])[0])
     ax.set(xlabel=name, ylabel="target", title=f"function and new observations, {coverage:.0%} bands")
     ax.legend()
 

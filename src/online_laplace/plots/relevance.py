@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from online_laplace.errors import InputError
-from online_laplace.plots.axes import drawing_on
+from online_laplace.plots.axes import drawing_on, plain
 from online_laplace.style import BLUE
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def plot_relevance(model: Any, *, most: int = 20, ax: Axes | None = None) -> Axe
     names = getattr(model, "feature_names_in_", [f"x{i}" for i in range(model.n_features_in_)])
     order = np.argsort(model.relevance_)[-most:]
     with drawing_on(ax) as ax:
-        ax.barh([str(names[i]) for i in order], model.relevance_[order], color=BLUE, alpha=0.85)
+        ax.barh([plain(names[i]) for i in order], model.relevance_[order], color=BLUE, alpha=0.85)
         moved = "log-odds" if hasattr(model, "classes_") else "target stds"
         ax.set(xlabel=f"{moved} moved by one std of the input", title="relevance of the inputs")
         ax.grid(axis="y", visible=False)

@@ -118,7 +118,7 @@ CLASS_PRESETS: Mapping[str, Preset] = {
 
 def work(candidate: Candidate, preset: Preset, rows: int, features: int, likelihood: Likelihood) -> float:
     """About how many multiplications and additions the training of a candidate takes."""
-    weights = candidate.architecture.network(features, likelihood.outputs).d_w
+    weights = candidate.architecture.network(features, likelihood.outputs, likelihood.constants).d_w
     residuals = rows * likelihood.outputs * (1 - preset.left_out / preset.blocks)
     smaller = min(residuals, weights)
     # The matrix of products, its factor and inverse, and the passes through the network.

@@ -36,6 +36,14 @@ class Posterior:
         """What the likelihood makes of f(x, w) and j(x) H⁻¹ j(x)ᵀ at the rows of X (…, m, d_x)."""
         return self.model.likelihood.predict(*self.outputs(X), self.hyper.beta)
 
+    def predict_own(self, rows: Rows) -> Component:
+        """`predict` at the rows that H was made of, whose leverages a dual form knows already."""
+        leverage = self.H.leverage() if self.model.network.d_out == 1 else None
+        if leverage is None or not self.model.whitens_nothing(rows):
+            return self.predict(rows.X)
+        f, beta = self.model.outputs(self.w, rows), self.hyper.beta
+        return self.model.likelihood.predict(f, (leverage / beta)[..., None, None], beta)
+
     def outputs(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """f(x, w) (…, m, k) and its covariance j(x) H⁻¹ j(x)ᵀ (…, m, k, k) at the rows of X (…, m, d_x)."""
         parts = BlockJacobian.of(self.model.network, self.w, X)

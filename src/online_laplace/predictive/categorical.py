@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from online_laplace.data.scaling import Affine
+from online_laplace.predictive.distribution import ROUNDING
 
 
 class ClassScores(NamedTuple):
@@ -22,9 +23,23 @@ class ClassScores(NamedTuple):
 
 @dataclass(frozen=True)
 class CategoricalPredictive:
-    """log p (…, m, classes) for every row. Of two classes y may be (…, m, 1): whether it is the second."""
+    """log p (…, m, classes) for every row. Of two classes y may be (…, m, 1): whether it is the second.
+
+    `variance` (…, m, ·), where it is known, is what the weights left open of the logits that they come from.
+    """
 
     log_probabilities: Tensor
+    variance: Tensor | None = None
+
+    @property
+    def negative(self) -> Tensor:
+        """Where a logit's variance is no variance: (…, m, ·)."""
+        known = self.log_probabilities[..., :0] if self.variance is None else self.variance
+        return known < -ROUNDING
+
+    def without_rounding(self) -> CategoricalPredictive:
+        """Itself: the forms clamp on their way to probabilities."""
+        return self
 
     def log_density(self, y: Tensor) -> Tensor:
         """The log probability of the classes that y (…, m, classes) indicates: (…, m, 1)."""

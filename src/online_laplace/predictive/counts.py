@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple, Protocol
 
@@ -14,14 +14,20 @@ from torch import Tensor
 
 from online_laplace.data.checks import Floats
 from online_laplace.data.scaling import Affine
+from online_laplace.predictive.distribution import ROUNDING
+from online_laplace.predictive.mixture import AnyMixture, by_rows
 
 NODES = 64
+
+# What lies beyond the counts that a ranked probability score is summed over: less than a cdf's own error.
+NEXT_TO_NOTHING = 1e-9
 
 
 class CountScores(NamedTuple):
     """Root mean squared error, mean log-likelihood of a row, and coverage of the central 90% interval.
 
-    The interval is from the 5% to the 95% quantile with both ends: of whole numbers it holds 90% or more.
+    The interval is from the 5% to the 95% quantile with both ends: of whole numbers it holds 90% or more. The
+    ranked probability score, a sum over counts, is left to those who ask for it.
     """
 
     rmse: Tensor
@@ -63,10 +69,27 @@ class CountPredictive:
     @classmethod
     def mix(cls, parts: Iterable[CountPredictive], count: int, weights: Tensor | None = None) -> CountMixture:
         """A mixture, row by row and output by output."""
-        each = list(parts)
-        stacked = cls(*(torch.stack(values, dim=-3) for values in zip(*map(_fields, each), strict=True)))
-        like = stacked.log_rate[..., 0, 0]
-        return CountMixture(stacked, torch.full_like(like, 1 / count) if weights is None else weights)
+        columns = zip(*map(_fields, parts), strict=True)
+        stacked = cls(*(torch.stack(values, dim=-3) for values in columns))
+        return CountMixture.equal(stacked) if weights is None else CountMixture(stacked, weights)
+
+    @property
+    def negative(self) -> Tensor:
+        """Where the variance of the logarithm of the rate is no variance: (…, m, k)."""
+        return self.log_variance < -ROUNDING
+
+    def without_rounding(self) -> CountPredictive:
+        return replace(self, log_variance=self.log_variance.clamp(min=0))
+
+    def rows(self, chosen: slice) -> CountPredictive:
+        """The same at some of the rows."""
+        return CountPredictive(*(each[..., chosen, :] for each in _fields(self)))
+
+    def draw(self, chosen: Tensor, generator: torch.Generator) -> Tensor:
+        """One count of the components `chosen` (…, count, m, k): the same shape."""
+        f, v = (torch.gather(each.expand_as(self.mean), -3, chosen) for each in _fields(self))
+        z = torch.randn(*f.shape, generator=generator, dtype=f.dtype, device=f.device)
+        return torch.poisson((f + v.clamp(min=0).sqrt() * z).exp(), generator)
 
     @property
     def mean(self) -> Tensor:
@@ -128,6 +151,10 @@ class CountPredictive:
         """The least count whose cdf is at least `level`: (…, m, k)."""
         return count_quantile(self, level)
 
+    def crps(self, y: Tensor) -> Tensor:
+        """Σ_j (P(Y ≤ j) − [y ≤ j])²: (…, m, k)."""
+        return count_crps(self, y)
+
     def score(self, y: Tensor) -> CountScores:
         """RMSE, log-likelihood and coverage at counts y (…, m, k)."""
         return count_score(self, y)
@@ -138,64 +165,22 @@ class CountPredictive:
 
 
 @dataclass(frozen=True)
-class CountMixture:
-    """Σ_c weight_c P_c, with the components on an axis before rows and outputs; weights (…, c) sum to one."""
+class CountMixture(AnyMixture[CountPredictive]):
+    """Σ_c weight_c P_c of counts."""
 
-    components: CountPredictive
-    weights: Tensor
-
-    @property
-    def mean(self) -> Tensor:
-        """Σ_c weight_c mean_c: (…, m, k)."""
-        return self._average(self.components.mean)
-
-    @property
-    def noise_variance(self) -> Tensor:
-        """What a count has of its own where its rate is known: (…, m, k)."""
-        return self._average(self.components.noise_variance)
-
-    @property
-    def within_variance(self) -> Tensor:
-        """What each component leaves open of the rate, averaged: (…, m, k)."""
-        return self._average(self.components.function_variance)
-
-    @property
-    def between_variance(self) -> Tensor:
-        """How far the components' means disagree: (…, m, k)."""
-        apart = self.components.mean - self.mean.unsqueeze(-3)
-        return self._average(apart.square())
-
-    @property
-    def variance(self) -> Tensor:
-        """Of a new count: noise, within and between."""
-        return self.noise_variance + self.within_variance + self.between_variance
-
-    @property
-    def std(self) -> Tensor:
-        """The standard deviation of a new count."""
-        return self.variance.sqrt()
-
-    def log_density(self, y: Tensor) -> Tensor:
-        each = self.components.log_density(y.unsqueeze(-3))
-        return torch.logsumexp(self.weights.log()[..., None, None] + each, dim=-3)
-
-    def cdf(self, y: Tensor) -> Tensor:
-        return self._average(self.components.cdf(y.unsqueeze(-3)))
-
+    @by_rows
     def quantile(self, level: float) -> Tensor:
         """The least count whose cdf is at least `level`: (…, m, k)."""
         return count_quantile(self, level)
 
+    @by_rows
+    def crps(self, y: Tensor) -> Tensor:
+        """Σ_j (P(Y ≤ j) − [y ≤ j])²: (…, m, k)."""
+        return count_crps(self, y)
+
     def score(self, y: Tensor) -> CountScores:
         """RMSE, log-likelihood and coverage at counts y (…, m, k)."""
         return count_score(self, y)
-
-    def to_units(self, units: Affine[Tensor]) -> CountMixture:
-        """Counts have no units."""
-        return self
-
-    def _average(self, values: Tensor) -> Tensor:
-        return (self.weights[..., None, None] * values).sum(-3)
 
 
 def count_quantile(counts: Counts, level: float) -> Tensor:
@@ -211,6 +196,23 @@ def count_quantile(counts: Counts, level: float) -> Tensor:
         enough = counts.cdf(middle) >= level
         low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
     return high
+
+
+def count_crps(counts: Counts, y: Tensor) -> Tensor:
+    """The ranked probability score Σ_j (P(Y ≤ j) − [y ≤ j])² over all counts j: (…, m, k).
+
+    Term by term between two counts beyond which next to nothing lies; outside of them every term between y
+    and the nearer of the two is one. NaN where a rate is too large to have such counts.
+    """
+    low, high = count_quantile(counts, NEXT_TO_NOTHING), count_quantile(counts, 1 - NEXT_TO_NOTHING)
+    total = (low - y).clamp(min=0) + (y - high).clamp(min=0)
+    terms = high - low
+    total = torch.where(terms.isfinite(), total, torch.nan)
+    for step in range(int(terms.nan_to_num(0, 0, 0).max().item())):
+        j = low + step
+        term = (counts.cdf(j) - (y <= j).to(y.dtype)).square()
+        total = total + torch.where(j < high, term, 0)
+    return total
 
 
 def count_score(counts: Counts, y: Tensor) -> CountScores:

@@ -10,6 +10,9 @@ from torch import Tensor
 
 from online_laplace.data.scaling import Affine
 
+# In units of the noise: what is clamped to zero changes an observation's std by less than this.
+ROUNDING = 1e-3
+
 
 class Distribution(Protocol):
     """A distribution of the target for every row: rows on the axis before the last."""
@@ -26,6 +29,16 @@ class Distribution(Protocol):
 
 class Component(Distribution, Protocol):
     """What one network predicts: a distribution that can be a part of a mixture."""
+
+    @property
+    def negative(self) -> Tensor:
+        """Where what the weights leave open is further below zero than rounding accounts for: (…, m, ·).
+
+        The curvature is worthless there, and nothing that is predicted from it means anything.
+        """
+
+    def without_rounding(self) -> Self:
+        """The same where no variance is below zero; those that rounding took there are zero."""
 
     @classmethod
     def mix(cls, parts: Iterable[Any], count: int, weights: Tensor | None = None) -> Distribution:

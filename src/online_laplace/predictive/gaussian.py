@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from online_laplace.data.scaling import Affine
+from online_laplace.predictive.distribution import ROUNDING
 from online_laplace.predictive.metrics import Scores, score
 
 if TYPE_CHECKING:
@@ -44,6 +45,14 @@ class GaussianPredictive:
             for array, each in zip(arrays, values, strict=True):
                 array[..., c, :, :] = each
         return cls(*arrays)
+
+    @property
+    def negative(self) -> Tensor:
+        """Where the function's variance is no variance: (…, m, k)."""
+        return self.function_variance < -ROUNDING * self.noise_variance
+
+    def without_rounding(self) -> GaussianPredictive:
+        return replace(self, function_variance=self.function_variance.clamp(min=0))
 
     def rows(self, chosen: slice) -> GaussianPredictive:
         """The same at some of the rows."""

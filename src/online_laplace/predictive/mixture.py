@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
-from typing import Concatenate, ParamSpec, Protocol, Self
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,17 +19,18 @@ from online_laplace.predictive.metrics import Scores, score
 PIECE = 2**20
 
 P = ParamSpec("P")
-Method = Callable[Concatenate["Mixture", P], Tensor]
+M = TypeVar("M", bound="AnyMixture[Any]")
+Method = Callable[Concatenate[M, P], Tensor]
 
 
-def by_rows(method: Method[P]) -> Method[P]:
+def by_rows(method: Method[M, P]) -> Method[M, P]:
     """A method whose result is (…, m, k), evaluated for a few rows at a time.
 
     What it makes on the way has an axis of components, and need not be as long as the table.
     """
 
     @wraps(method)
-    def evaluate(self: Mixture, /, *given: P.args, **named: P.kwargs) -> Tensor:
+    def evaluate(self: M, /, *given: P.args, **named: P.kwargs) -> Tensor:
         def at(chosen: slice) -> Tensor:
             some = (v[..., chosen, :] if isinstance(v, Tensor) else v for v in given)
             return method(self.rows(chosen), *some, **named)  # type: ignore[arg-type]
@@ -40,8 +41,8 @@ def by_rows(method: Method[P]) -> Method[P]:
     return evaluate
 
 
-class Components(Protocol):
-    """What a mixture asks of what it is made of, with an axis of components: all tensors (…, c, m, k)."""
+class Parts(Protocol):
+    """What any mixture asks of what it is made of, with an axis of components: all tensors (…, c, m, k)."""
 
     @property
     def mean(self) -> Tensor:
@@ -61,15 +62,6 @@ class Components(Protocol):
     def cdf(self, y: Tensor) -> Tensor:
         """P(Y ≤ y)."""
 
-    def quantile(self, level: float) -> Tensor:
-        """The y at which the cdf is `level`."""
-
-    def expected_distance(self, y: Tensor) -> Tensor:
-        """E|Y − y|."""
-
-    def distance_among(self, weights: Tensor) -> Tensor:
-        """E|Y − Y'| of the mixture with `weights` (…, c): (…, m, k)."""
-
     def draw(self, chosen: Tensor, generator: torch.Generator) -> Tensor:
         """One observation of the components `chosen` (…, count, m, k): the same shape."""
 
@@ -80,19 +72,35 @@ class Components(Protocol):
         """The same in the user's units."""
 
 
+class Components(Parts, Protocol):
+    """What a mixture of densities asks beside it."""
+
+    def quantile(self, level: float) -> Tensor:
+        """The y at which the cdf is `level`."""
+
+    def expected_distance(self, y: Tensor) -> Tensor:
+        """E|Y − y|."""
+
+    def distance_among(self, weights: Tensor) -> Tensor:
+        """E|Y − Y'| of the mixture with `weights` (…, c): (…, m, k)."""
+
+
+C = TypeVar("C", bound=Parts)
+
+
 @dataclass(frozen=True)
-class Mixture:
-    """Σ_c weight_c p_c, row by row and output by output, of Gaussians or of t's.
+class AnyMixture(Generic[C]):
+    """Σ_c weight_c p_c, row by row and output by output: what mixtures of numbers and of counts share.
 
     `components` holds them with one component axis before rows and outputs, (…, c, m, k); `weights` (…, c)
     sum to one.
     """
 
-    components: Components
+    components: C
     weights: Tensor
 
     @classmethod
-    def equal(cls, components: Components) -> Mixture:
+    def equal(cls, components: C) -> Self:
         """Every component counts the same."""
         like = components.mean[..., 0, 0]
         return cls(components, torch.full_like(like, 1 / like.shape[-1]))
@@ -104,9 +112,9 @@ class Mixture:
         size = max(1, PIECE * m // max(1, math.prod(shape)))
         return (slice(start, start + size) for start in range(0, max(1, m), size))
 
-    def rows(self, chosen: slice) -> Mixture:
+    def rows(self, chosen: slice) -> Self:
         """The same at some of the rows."""
-        return Mixture(self.components.rows(chosen), self.weights)
+        return replace(self, components=self.components.rows(chosen))
 
     def _average(self, values: Tensor) -> Tensor:
         return average(self.weights, values)
@@ -159,6 +167,25 @@ class Mixture:
         """P(Y ≤ y): (…, m, k)."""
         return self._average(self.components.cdf(y.unsqueeze(-3)))
 
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """New observations, rows drawn on their own: (…, count, m, k)."""
+        shape = self.mean.shape
+        flat = self.weights.reshape(-1, self.weights.shape[-1])
+        draws = count * math.prod(shape[-2:])
+        chosen = torch.multinomial(flat, draws, replacement=True, generator=generator)
+        chosen = chosen.reshape(*shape[:-2], count, *shape[-2:])
+        return self.components.draw(chosen, generator)
+
+    def to_units(self, units: Affine[Tensor]) -> Self:
+        """The same mixture in the user's units (…, 1, k)."""
+        per_component = Affine(units.mean.unsqueeze(-3), units.std.unsqueeze(-3))
+        return replace(self, components=self.components.to_units(per_component))
+
+
+@dataclass(frozen=True)
+class Mixture(AnyMixture[Components]):
+    """A mixture of Gaussians or of t's."""
+
     @by_rows
     def quantile(self, level: float) -> Tensor:
         """The y at which the cdf is `level`, by bisection to the last bit: (…, m, k)."""
@@ -173,15 +200,6 @@ class Mixture:
             low, high = torch.where(below, middle, low), torch.where(below, high, middle)
         return 0.5 * (low + high)
 
-    def sample(self, count: int, generator: torch.Generator) -> Tensor:
-        """New observations, rows drawn on their own: (…, count, m, k)."""
-        shape = self.mean.shape
-        flat = self.weights.reshape(-1, self.weights.shape[-1])
-        draws = count * math.prod(shape[-2:])
-        chosen = torch.multinomial(flat, draws, replacement=True, generator=generator)
-        chosen = chosen.reshape(*shape[:-2], count, *shape[-2:])
-        return self.components.draw(chosen, generator)
-
     @by_rows
     def crps(self, y: Tensor) -> Tensor:
         """E|Y − y| − ½ E|Y − Y'|: (…, m, k)."""
@@ -191,8 +209,3 @@ class Mixture:
     def score(self, y: Tensor) -> Scores:
         """All scores at targets y (…, m, k)."""
         return score(self, y)
-
-    def to_units(self, units: Affine[Tensor]) -> Mixture:
-        """The same mixture in the user's units (…, 1, k)."""
-        per_component = Affine(units.mean.unsqueeze(-3), units.std.unsqueeze(-3))
-        return Mixture(self.components.to_units(per_component), self.weights)

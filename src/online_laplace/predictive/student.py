@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +13,7 @@ from scipy import special
 from torch import Tensor
 
 from online_laplace.data.scaling import Affine
+from online_laplace.predictive.distribution import ROUNDING
 from online_laplace.predictive.freedom import log_constant
 from online_laplace.predictive.metrics import Scores, score
 
@@ -50,6 +51,14 @@ class StudentPredictive:
         columns = zip(*(part._fields() for part in parts), strict=True)
         stacked = cls(*(torch.stack(each, dim=-3) for each in columns))
         return Mixture.equal(stacked) if weights is None else Mixture(stacked, weights)
+
+    @property
+    def negative(self) -> Tensor:
+        """Where the spread is no variance: (…, m, k)."""
+        return self.spread < -ROUNDING * self.noise_scale
+
+    def without_rounding(self) -> StudentPredictive:
+        return replace(self, spread=self.spread.clamp(min=0))
 
     def rows(self, chosen: slice) -> StudentPredictive:
         """The same at some of the rows."""

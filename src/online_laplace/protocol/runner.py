@@ -113,7 +113,7 @@ def prepare(
 
 def network_of(table: Table, spec: Specification) -> MLP:
     """The network that a protocol trains on a table."""
-    return spec.architecture.network(table.X.shape[1], spec.likelihood.outputs)
+    return spec.architecture.network(table.X.shape[1], spec.likelihood.outputs, spec.likelihood.constants)
 
 
 @dataclass(frozen=True)

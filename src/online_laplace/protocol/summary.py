@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from statistics import mean, stdev
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from online_laplace.protocol.runner import Record
+from online_laplace.terminal import shown, tell
 
 
 def print_summary(records: Sequence[Record], console: Console) -> None:
@@ -30,7 +32,7 @@ def print_summary(records: Sequence[Record], console: Console) -> None:
         groups.setdefault((record.table, label), []).append(record)
     for key, rows in groups.items():
         grid.add_row(
-            *key,
+            *(escape(shown(name)) for name in key),
             _spread([row.test_log_likelihood for row in rows], 2),
             _spread([row.test_rmse for row in rows], 3),
             _average([row.coverage_90 for row in rows], ".2f"),
@@ -45,7 +47,7 @@ def print_summary(records: Sequence[Record], console: Console) -> None:
     for record in records:
         where = f"{record.table} split {record.split} {record.procedure}"
         if record.outcome_detail:
-            console.print(f"{where}: {record.outcome}, {record.outcome_detail}", highlight=False)
+            tell(f"{where}: {record.outcome}, {record.outcome_detail}", console=console)
 
 
 def _print_certificates(groups: Mapping[tuple[str, str], Sequence[Record]], console: Console) -> None:
@@ -54,12 +56,12 @@ def _print_certificates(groups: Mapping[tuple[str, str], Sequence[Record]], cons
         if label.startswith("offline"):
             continue
         worst = {name: _largest([row.certificate[name] for row in rows]) for name in rows[0].certificate}
-        console.print(
+        words = (
             f"certificate of {table} {label}, the worst of {len(rows)}: "
             f"relative ‖w−v*‖ {worst['distance']:.1e}, relative gradient {worst['gradient']:.1e}, "
-            f"|Δ log α, β| {worst['hyper_change']:.1e}, L_h − L_f {worst['gap']:.1e}",
-            highlight=False,
+            f"|Δ log α, β| {worst['hyper_change']:.1e}, L_h − L_f {worst['gap']:.1e}"
         )
+        console.print(escape(shown(words)), highlight=False)
 
 
 def _largest(values: Sequence[float | None]) -> float:

@@ -16,10 +16,10 @@ def write_report(results: Results, folder: Path) -> Path:
     from online_laplace.report.content import compose
     from online_laplace.report.markdown import render_markdown
     from online_laplace.report.page import render_page
-    from online_laplace.report.trajectories import chart_data
+    from online_laplace.report.trajectories import trajectories
 
     report = compose(results, draw_all(results, folder / "figures"))
     page = folder / "report.html"
-    write_bytes(page, render_page(report, chart_data(results)).encode())
+    write_bytes(page, render_page(report, trajectories(results)).encode())
     write_bytes(folder / "report.md", render_markdown(report, "figures").encode())
     return page

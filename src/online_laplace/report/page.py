@@ -2,48 +2,44 @@
 
 from __future__ import annotations
 
-import base64
 from html import escape
-from importlib import resources
-from string import Template
 
 from online_laplace.figures import Drawn
+from online_laplace.pages.charts import Chart
+from online_laplace.pages.document import Document, pairs
 from online_laplace.report.claims import FAILS, HOLDS, UNTESTED, Claim
 from online_laplace.report.content import Cell, Grid, Report
 
 _MARKS = {"best": ("★", "best"), "close": ("•", "within one standard error of the best"), "": ("", "")}
+_METHODS = (
+    "OL and LM tune α and β while they train; offline training keeps the weights of the lowest "
+    "validation error "
+    "and tunes both afterwards, once by the Laplace evidence L_f and once by the tangent model's "
+    "evidence L_h."
+)
 
 
-def render_page(report: Report, chart_data: str) -> str:
-    """Fill the template."""
-    here = resources.files("online_laplace.report")
-
-    def read(name: str) -> str:
-        return (here / name).read_text(encoding="utf-8")
-
-    return Template(read("page.html")).substitute(
-        title=escape(report.title),
-        style=read("page.css"),
-        script=read("chart_parts.js") + read("chart.js"),
-        # "</" would end the script element that the data lies in.
-        data=chart_data.replace("</", "<\\/"),
-        summary="\n".join(f"<li>{escape(sentence)}</li>" for sentence in report.summary),
-        warnings=_warnings(report.warnings),
-        grids="\n".join(_grid(grid) for grid in report.grids),
-        claims="\n".join(_claim(claim) for claim in report.claims),
-        figures="\n".join(_figure(figure) for figure in report.figures),
-        settings="\n".join(
-            f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>'
-            for name, value in report.settings
-        ),
-    )
+def render_page(report: Report, trajectories: Chart) -> str:
+    """The whole file; `trajectories` takes the place of the figures of one table's training each."""
+    page = Document(report.title)
+    page.open_with(_list("summary", report.summary))
+    if report.warnings:
+        inside = _list("", report.warnings)
+        page.open_with(f'<aside class="warnings" aria-label="Read this first">{inside}</aside>')
+    grids = "\n".join(_grid(grid) for grid in report.grids)
+    page.section("results", "Results", f"<p>{escape(_METHODS)}</p>{grids}")
+    page.section("claims", "The paper's claims, checked", "\n".join(_claim(claim) for claim in report.claims))
+    page.section("trajectories", "Trajectories", page.charts([trajectories]))
+    shown = [figure for figure in report.figures if not figure.name.startswith("evolution_")]
+    page.section("figures", "Figures", "\n".join(_figure(page, figure) for figure in shown))
+    words = "<p>Every setting of the protocol, and the versions that computed it.</p>"
+    page.section("settings", "Settings", words + pairs(report.settings))
+    return page.html()
 
 
-def _warnings(warnings: list[str]) -> str:
-    if not warnings:
-        return ""
-    items = "\n".join(f"<li>{escape(warning)}</li>" for warning in warnings)
-    return f'<aside class="warnings" aria-label="Read this first"><ul>{items}</ul></aside>'
+def _list(kind: str, sentences: list[str]) -> str:
+    items = "\n".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
+    return f'<ul class="{kind}">{items}</ul>' if kind else f"<ul>{items}</ul>"
 
 
 def _grid(grid: Grid) -> str:
@@ -87,18 +83,9 @@ def _claim(claim: Claim) -> str:
     )
 
 
-def _figure(figure: Drawn) -> str:
-    source = base64.b64encode(figure.png).decode()
+def _figure(page: Document, figure: Drawn) -> str:
     words = figure.words
-    # At two thirds of its pixels it stays sharp on a fine screen; a size keeps the page from jumping.
-    width, height = (pixels * 2 // 3 for pixels in _size(figure.png))
     return (
-        f'<figure id="{figure.name}"><img src="data:image/png;base64,{source}" alt="{escape(words.alt)}" '
-        f'width="{width}" height="{height}">'
-        f"<figcaption><strong>{escape(words.title)}.</strong> {escape(words.caption)}</figcaption></figure>"
+        f'<article id="{figure.name}"><p class="caption"><strong>{escape(words.title)}.</strong> '
+        f"{escape(words.caption)}</p>{page.charts(figure.picture.panels)}</article>"
     )
-
-
-def _size(png: bytes) -> tuple[int, int]:
-    """Width and height, as every PNG file gives them in its first chunk."""
-    return int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")

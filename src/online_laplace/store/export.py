@@ -7,13 +7,15 @@ report read of the histories, and the snapshots of the weights for the first spl
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from online_laplace.files.atomic import StoreError
 from online_laplace.files.sealed import DamagedFileError, read_arrays, read_json, write_arrays, write_json
 from online_laplace.protocol.profile import Unit
-from online_laplace.store.results import QUANTITIES, Results, units_of
+from online_laplace.store.results import QUANTITIES, Results, check_unit, units_of
+from online_laplace.store.schema import check_header
 from online_laplace.store.store import Store
 
 _RECORDS, _ARRAYS = "results.json", "arrays.safetensors"
@@ -49,20 +51,34 @@ def read_export(folder: Path) -> Results:
     """Read what `write_export` wrote. Raises StoreError for a damaged file."""
     try:
         stored = read_json(folder / _RECORDS)
+        check_header(stored.get("header"))
+        if not isinstance(stored.get("records"), list):
+            raise DamagedFileError("there are no records in it")
         arrays, about = read_arrays(folder / _ARRAYS)
         if about != {"run": stored["header"]["run"]}:
             raise DamagedFileError(f"{_ARRAYS} and {_RECORDS} are not of one run")
     except DamagedFileError as error:
         raise StoreError(f"the results in {folder} cannot be used: {error}") from error
-    by_unit = {}
-    for unit in units_of(stored["header"]):
-        prefix = _prefix(unit)
-        by_unit[unit] = {
-            name.removeprefix(prefix): array.numpy()
-            for name, array in arrays.items()
-            if name.startswith(prefix)
-        }
-    return Results(stored["header"], stored["records"], by_unit)
+    header = stored["header"]
+    by_unit: dict[Unit, dict[str, Any]] = {unit: {} for unit in units_of(header)}
+    by_prefix = {_prefix(unit): unit for unit in by_unit}
+    for name, array in arrays.items():
+        *parts, last = name.split("/")
+        unit = by_prefix.get("/".join(parts) + "/")
+        if unit is not None:
+            by_unit[unit][last] = array.numpy()
+    records: dict[Unit, list[Any]] = {unit: [] for unit in by_unit}
+    for record in stored["records"]:
+        place = (
+            [record.get(name) for name in ("table", "procedure", "split")] if isinstance(record, dict) else []
+        )
+        unit = by_prefix.get("/".join(map(str, place)) + "/")
+        if unit is None:
+            raise StoreError(f"the results in {folder} cannot be used: a record is of another run")
+        records[unit].append(record)
+    for unit, found in by_unit.items():
+        check_unit(folder, unit, records[unit], found)
+    return Results(header, stored["records"], by_unit)
 
 
 def _is_kept(unit: Unit, name: str) -> bool:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from online_laplace.files.atomic import StoreError
+from online_laplace.files.sealed import DamagedFileError
 from online_laplace.protocol.profile import Unit
+from online_laplace.store.schema import check_histories, check_records
 from online_laplace.store.store import Store
 
 Series = NDArray[np.float64]
@@ -74,8 +77,10 @@ class Results:
         records, arrays = [], {}
         for unit in units:
             if (result := store.read(unit)) is not None:
+                found = {name: array.numpy() for name, array in result.arrays.items()}
+                check_unit(store.folder, unit, result.records, found)
                 records.extend(result.records)
-                arrays[unit] = {name: array.numpy() for name, array in result.arrays.items()}
+                arrays[unit] = found
         if missing := len(units) - len(arrays):
             notes = "".join(f"; {note}" for note in store.notes)
             raise StoreError(
@@ -137,6 +142,16 @@ class Results:
                 values = values.sum(-1)
             found.append((np.asarray(history["steps"], dtype=np.float64), values))
         return found
+
+
+def check_unit(folder: Path, unit: Unit, records: Any, arrays: dict[str, NDArray[Any]]) -> None:
+    """Refuse what figures could not be drawn from. Raises StoreError."""
+    try:
+        check_records(unit, records)
+        check_histories(arrays, [name for name, _, _ in QUANTITIES])
+    except DamagedFileError as error:
+        place = f"{unit.table}, {unit.procedure}, split {unit.split}"
+        raise StoreError(f"the results in {folder} cannot be used: {place}: {error}") from error
 
 
 def _number(value: float | list[float] | None) -> float:

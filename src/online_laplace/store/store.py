@@ -61,6 +61,10 @@ class Store:
             raise StoreError(f"{path} is damaged: {error}. Choose another folder") from error
         if header.get("format") != FORMAT:
             raise StoreError(f"{path} has format {header.get('format')!r}; this version reads {FORMAT}")
+        try:
+            _check_header(header)
+        except DamagedFileError as error:
+            raise StoreError(f"{path} is damaged: {error}. Choose another folder") from error
         return cls(folder, header)
 
     @classmethod
@@ -158,6 +162,8 @@ class Store:
             stored = read_json(records_path)
             if any(stored.get(name) != value for name, value in about.items()):
                 raise DamagedFileError("it belongs to another run")
+            if not isinstance(stored.get("records"), list) or not stored["records"]:
+                raise DamagedFileError("there are no records in it")
             path = arrays_path
             arrays, of = read_arrays(arrays_path)
             if of != about:
@@ -191,6 +197,17 @@ class Store:
         except OSError as error:
             raise StoreError(f"{path} ({why}) cannot be set aside: {error.strerror}") from error
         self.notes.append(f"{path} was set aside in {target.parent.name}/: {why}")
+
+
+def _check_header(header: dict[str, Any]) -> None:
+    """Refuse a header that is not one. Raises DamagedFileError."""
+    try:
+        from online_laplace.store.schema import check_header
+    except ModuleNotFoundError as error:
+        if error.name != "pydantic":
+            raise
+        return  # a machine that has torch alone goes on with a run of its own
+    check_header(header)
 
 
 def _header(profile: Profile) -> dict[str, Any]:

@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
-from online_laplace.data.checks import Floats
 from online_laplace.errors import InputError, known_name
+from online_laplace.files.sealed import DamagedFileError
+from online_laplace.tables.kinds import (
+    different_texts,
+    examine,
+    is_text,
+    numbers_of,
+    refusal,
+    row_count,
+    texts_of,
+)
+from online_laplace.tables.notation import ENOUGH, Ambiguous, Notation, decimal_of, recognise
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MISSING = ("refuse", "impute")
-
-# The category that stands for an empty cell of a text column.
-EMPTY = "(missing)"
-
-# More different texts than this, or one in every second row, are names and not categories.
-MOST_CATEGORIES = 50
+PLAIN = Notation()
 
 
 @dataclass(frozen=True)
 class Columns:
     """The features of a table: numbers as they are, texts as one column per category.
 
-    `medians` fill the gaps of numeric columns where `missing` is "impute". `labels` says what the target's
-    classes are, "text", "boolean" or "whole" numbers; None for a target of numbers.
+    `medians` fill the gaps of numeric columns where `missing` is "impute", and `notations` say how their
+    numbers are written. `labels` says what the target's classes are, "text", "boolean" or "whole" numbers;
+    None for a target of numbers. `remarks` tell the person what was made of the table.
     """
 
     target: str
@@ -38,6 +46,9 @@ class Columns:
     text: tuple[str, ...]
     categories: tuple[tuple[str, ...], ...]
     labels: str | None = None
+    notations: tuple[Notation, ...] = ()
+    target_notation: Notation = PLAIN
+    remarks: tuple[str, ...] = ()
 
     @classmethod
     def learn(
@@ -47,26 +58,55 @@ class Columns:
         *,
         missing: str = "refuse",
         drop: Sequence[str] = (),
+        drop_unusable: bool = False,
+        decimal: str | None = None,
         labels: str | None = None,
     ) -> Columns:
-        """Find out the kind of every column but the target and those to `drop`. Raises InputError."""
+        """Find out the kind of every column but the target and those to `drop`.
+
+        `drop_unusable` leaves out as well what cannot be used, and remarks on it. `decimal` is what stands
+        before decimals where a text does not tell. Raises InputError naming every problem at once.
+        """
         known_name("way with missing values", missing, MISSING)
+        if decimal not in (None, ".", ","):
+            raise InputError(f"--decimal is . or a comma, not {decimal!r}")
         for name in (target, *drop):
             check_column(frame, name)
         if target in drop:
             raise InputError(f"{target!r} is the target: it cannot be left out with --drop as well")
         used = frame.drop(columns=[target, *drop])
         if used.shape[1] == 0:
-            raise InputError("no column is left to predict from")
-        numeric = tuple(name for name in used.columns if _is_numeric(used, name))
-        text = tuple(name for name in used.columns if name not in numeric)
-        _check_missing(used, missing)
-        for name in text:
-            _check_categories(used, name)
-        medians = tuple(float(used[name].astype(float).median()) for name in numeric)
-        found = tuple(tuple(sorted(set(_texts(used, name)))) for name in text)
-        _check_names(numeric, text, found)
-        return cls(target, missing, numeric, medians, text, found, labels)
+            raise InputError("no column is left to predict from: leave fewer of them out with --drop")
+        kinds = examine(used, decimal)
+        remarks = list(kinds.remarks)
+        if drop_unusable and kinds.problems:
+            remarks += [f"column {one.column!r} {one.what}: left out" for one in kinds.problems]
+            used = used.drop(columns=[one.column for one in kinds.problems])
+            kinds = examine(used, decimal)
+            if used.shape[1] == 0:
+                raise InputError("no column is left to predict from: none of them can be used as it is")
+        unusable = {one.column for one in kinds.problems}
+        gaps = _gaps(used.drop(columns=list(unusable)), missing)
+        if kinds.problems or gaps:
+            raise refusal(kinds.problems, gaps)
+        medians = tuple(float(np.nanmedian(numbers_of(used, *one))) for one in kinds.numeric.items())
+        found = tuple(tuple(sorted(set(texts_of(used, name)))) for name in kinds.text)
+        _check_names(list(kinds.numeric), kinds.text, found)
+        notation = _target_notation(frame, target, labels, decimal)
+        if notation is not None and not notation.plain:
+            remarks.append(f"the target {target!r} holds {notation.describe()}")
+        return cls(
+            target,
+            missing,
+            tuple(kinds.numeric),
+            medians,
+            tuple(kinds.text),
+            found,
+            labels,
+            tuple(kinds.numeric.values()),
+            notation or PLAIN,
+            tuple(remarks),
+        )
 
     @property
     def names(self) -> list[str]:
@@ -78,17 +118,17 @@ class Columns:
         """The features of every row, columns matched by name. Raises InputError."""
         import pandas as pd
 
-        absent = [name for name in (*self.numeric, *self.text) if name not in frame.columns]
-        if absent:
-            raise InputError(f"column {absent[0]!r} is missing{_and_more(len(absent) - 1)}")
+        _check_present(frame, (*self.numeric, *self.text))
         used = frame[[*self.numeric, *self.text]]
-        _check_missing(used, self.missing)
+        if gaps := _gaps(used, self.missing):
+            raise refusal([], gaps)
         columns = []
-        for name, median in zip(self.numeric, self.medians, strict=True):
-            values = _numbers(used, name)
+        notations = self.notations or (PLAIN,) * len(self.numeric)
+        for name, median, notation in zip(self.numeric, self.medians, notations, strict=True):
+            values = numbers_of(used, name, notation)
             columns.append(np.where(np.isnan(values), median, values))
         for name, found in zip(self.text, self.categories, strict=True):
-            texts = _texts(used, name)
+            texts = texts_of(used, name)
             columns += [(texts == category).astype(np.float64) for category in found]
         return pd.DataFrame(np.column_stack(columns), columns=self.names)
 
@@ -97,14 +137,12 @@ class Columns:
         check_column(frame, self.target)
         gaps = int(frame[self.target].isna().sum())
         if gaps:
-            raise InputError(
-                f"the target {self.target!r} is missing in {_rows(gaps)}: remove them, nothing can stand in"
-            )
+            raise InputError(f"the target {self.target!r} is missing in {row_count(gaps)}: remove them")
         if self.labels == "text":
-            return _texts(frame, self.target).astype(np.str_)
+            return texts_of(frame, self.target).astype(np.str_)
         if self.labels == "boolean":
             return _booleans(frame, self.target)
-        values = _numbers(frame, self.target)
+        values = numbers_of(frame, self.target, self.target_notation)
         if self.labels is None:
             return values
         broken = np.flatnonzero(values != np.floor(values))
@@ -119,7 +157,7 @@ class Columns:
         """For every text column, the categories the model has never met and in how many rows they are."""
         found: dict[str, dict[str, int]] = {}
         for name, known in zip(self.text, self.categories, strict=True):
-            texts, counts = np.unique(_texts(frame, name), return_counts=True)
+            texts, counts = np.unique(texts_of(frame, name), return_counts=True)
             new = {str(t): int(c) for t, c in zip(texts, counts, strict=True) if t not in known}
             if new:
                 found[name] = new
@@ -131,16 +169,23 @@ class Columns:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Columns:
-        """The inverse of `to_json`."""
-        lists = {name: tuple(value[name]) for name in ("numeric", "medians", "text")}
-        found = tuple(tuple(one) for one in value["categories"])
-        return cls(
-            target=value["target"],
-            missing=value["missing"],
-            categories=found,
-            labels=value.get("labels"),
-            **lists,
-        )
+        """The inverse of `to_json`. Raises DamagedFileError for what `to_json` does not write."""
+        # Lists of JSON are tuples here, and pydantic knows that of JSON.
+        try:
+            found = TypeAdapter(cls).validate_json(json.dumps(value), strict=True)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place = ".".join(str(part) for part in first["loc"])
+            raise DamagedFileError(f"table.{place}: {first['msg']}") from error
+        if len(found.medians) != len(found.numeric) or len(found.notations) not in (0, len(found.numeric)):
+            raise DamagedFileError("table: every column of numbers has a median and a notation")
+        if len(found.categories) != len(found.text) or not all(found.categories):
+            raise DamagedFileError("table: every column of texts has categories")
+        if len(set(found.names)) < len(found.names) or not np.isfinite(found.medians).all():
+            raise DamagedFileError("table: a name is there twice, or a median is no number")
+        if found.missing not in MISSING or found.labels not in (None, "text", "boolean", "whole"):
+            raise DamagedFileError("table: the way with missing values or labels is not known")
+        return found
 
 
 def check_column(frame: pd.DataFrame, name: str) -> None:
@@ -148,44 +193,56 @@ def check_column(frame: pd.DataFrame, name: str) -> None:
     known_name("column", name, [str(column) for column in frame.columns], alike=0.7)
 
 
-def _is_numeric(frame: pd.DataFrame, name: str) -> bool:
-    from pandas.api import types
-
-    column = frame[name]
-    if column.isna().all():
-        raise InputError(f"column {name!r} holds nothing at all: leave it out with --drop {name}")
-    if types.is_datetime64_any_dtype(column) or types.is_timedelta64_dtype(column):
-        raise InputError(f"column {name!r} holds dates: turn them into numbers, or --drop {name}")
-    if types.is_complex_dtype(column):
-        raise InputError(f"column {name!r} holds complex numbers: --drop {name}")
-    return bool(types.is_numeric_dtype(column))
-
-
-def _check_missing(frame: pd.DataFrame, missing: str) -> None:
-    """Name the columns with gaps, and where to go from there."""
-    gaps = {str(name): int(count) for name, count in frame.isna().sum().items() if count}
-    if gaps and missing == "refuse":
-        listed = ", ".join(f"{name!r} ({_rows(count)})" for name, count in gaps.items())
-        raise InputError(
-            f"values are missing in column {listed}: fill them in, or choose --missing impute when fitting"
-        )
-
-
-def _check_categories(frame: pd.DataFrame, name: str) -> None:
-    """Refuse identifiers, and numbers with words among them."""
+def kept_before(predictions: pd.DataFrame, frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Predictions with columns of their table before them, as it has them. Raises InputError."""
     import pandas as pd
 
-    texts = pd.Series(_texts(frame, name))
-    different = texts[texts != EMPTY].unique()
-    numbers = pd.to_numeric(pd.Series(different), errors="coerce").notna().to_numpy()
-    if 0.5 < numbers.mean() < 1:
-        word = different[~numbers][0]
-        raise InputError(f"column {name!r} holds numbers but also {word!r}: mend that, or --drop {name}")
-    if len(different) > MOST_CATEGORIES or (len(texts) >= 20 and len(different) > len(texts) / 2):
-        raise InputError(
-            f"column {name!r} holds {len(different)} different texts in {_rows(len(texts))}, such as "
-            f"{different[0]!r}: too many for categories, so leave it out with --drop {name}"
-        )
+    for name in names:
+        check_column(frame, name)
+        if name in predictions.columns:
+            raise InputError(f"--keep {name}: the predictions have a column of that name too: rename yours")
+    if len(set(names)) < len(names):
+        raise InputError("--keep names a column twice")
+    return pd.concat([frame[list(names)].reset_index(drop=True), predictions], axis=1)
+
+
+def _check_present(frame: pd.DataFrame, names: Sequence[str]) -> None:
+    """Refuse a table without a column that the model needs, saying which of its own may be meant."""
+    absent = [name for name in names if name not in frame.columns]
+    if not absent:
+        return
+    others = {str(name).strip().casefold(): str(name) for name in frame.columns}
+    alike = others.get(absent[0].strip().casefold())
+    hint = f" (there is {alike!r}: rename it)" if alike is not None else ""
+    more = f", and {len(absent) - 1} more" if len(absent) > 1 else ""
+    raise InputError(f"column {absent[0]!r} is missing{hint}{more}")
+
+
+def _target_notation(
+    frame: pd.DataFrame, target: str, labels: str | None, decimal: str | None
+) -> Notation | None:
+    """How the numbers of the target are written; None for classes. Raises InputError."""
+    if labels in ("text", "boolean") or not is_text(frame[target]):
+        return None
+    texts = different_texts(frame, target)
+    some = frame.head(ENOUGH)
+    others = (different_texts(some, name) for name in frame if is_text(some[name]))
+    found = recognise(texts, decimal or decimal_of(others))
+    if isinstance(found, Ambiguous):
+        what = f"holds {found.example!r}, in which the comma may stand before decimals or between thousands"
+        raise InputError(f"the target {target!r} {what}: say which with --decimal , or --decimal .")
+    if found is not None and found.kind == "clock":
+        raise InputError(f"the target {target!r} holds times such as {texts[0]!r}: turn them into numbers")
+    return found
+
+
+def _gaps(frame: pd.DataFrame, missing: str) -> list[str]:
+    """The columns with gaps, and where to go from there."""
+    gaps = {str(name): int(count) for name, count in frame.isna().sum().items() if count}
+    if not gaps or missing == "impute":
+        return []
+    listed = ", ".join(f"{name!r} ({row_count(count)})" for name, count in gaps.items())
+    return [f"values are missing in column {listed}: fill them in, or choose --missing impute when fitting"]
 
 
 def _check_names(numeric: Sequence[str], text: Sequence[str], categories: Sequence[Sequence[str]]) -> None:
@@ -201,21 +258,6 @@ def _check_names(numeric: Sequence[str], text: Sequence[str], categories: Sequen
             owners[name] = owner
 
 
-def _numbers(frame: pd.DataFrame, name: str) -> Floats:
-    """A column as finite floats, NaN where a cell is empty."""
-    import pandas as pd
-
-    column = frame[name]
-    values: Floats = pd.to_numeric(column, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
-    wrong = np.flatnonzero(np.isnan(values) & column.notna().to_numpy())
-    if len(wrong):
-        raise InputError(f"column {name!r}, row {wrong[0] + 1}: {column.iloc[wrong[0]]!r} is not a number")
-    endless = np.flatnonzero(np.isinf(values))
-    if len(endless):
-        raise InputError(f"column {name!r}, row {endless[0] + 1}: the value is infinite")
-    return values
-
-
 def _booleans(frame: pd.DataFrame, name: str) -> Any:
     """A column as booleans, whatever words a file has for them."""
     words = {"true": True, "false": False, "1": True, "0": False}
@@ -224,17 +266,3 @@ def _booleans(frame: pd.DataFrame, name: str) -> Any:
         if one not in words:
             raise InputError(f"column {name!r}, row {i + 1}: {frame[name].iloc[i]!r} is no boolean")
     return np.array([words[one] for one in texts])
-
-
-def _texts(frame: pd.DataFrame, name: str) -> np.ndarray:
-    """A column as texts, with a word for empty cells."""
-    column = frame[name]
-    return column.astype(object).where(column.notna(), EMPTY).astype(str).str.strip().to_numpy(dtype=object)
-
-
-def _rows(count: int) -> str:
-    return f"{count:,} row{'' if count == 1 else 's'}"
-
-
-def _and_more(count: int) -> str:
-    return f", and {count} more" if count else ""

@@ -9,8 +9,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from online_laplace.terminal import shown
+
 # More inputs than this push everything else off the screen.
 MOST_INPUTS = 10
+# Candidates of less weight are on the leaderboard alone.
+LEAST_SHOWN = 0.01
 
 
 def print_findings(console: Console, found: dict[str, Any], scores: dict[str, Any] | None) -> None:
@@ -19,7 +23,7 @@ def print_findings(console: Console, found: dict[str, Any], scores: dict[str, An
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in lines(found, scores):
-        grid.add_row(name, escape(value))
+        grid.add_row(name, escape(shown(value)))
     console.print(grid, highlight=False)
 
 
@@ -28,15 +32,15 @@ def lines(found: dict[str, Any], scores: dict[str, Any] | None) -> list[tuple[st
     listed = [
         ("target", found["target"]),
         ("data", f"{found['rows']:,} rows, {_columns(found)}"),
-        ("networks", _networks(found)),
-        ("training", f"{found['outcome']} after {found['steps']} steps"),
+        *(_candidates(found) if found["leaderboard"] else _network(found)),
         *(_classes(found) if "classes" in found else _noise(found)),
-        ("parameters", f"{found['effective_parameters']:.1f} of {found['weights']:,} weights in effect"),
-        ("log evidence", f"{found['log_evidence']:.2f}"),
     ]
+    if found["pruned"]:
+        listed.append(("pruned", f"{len(found['pruned'])}: {_first(found['pruned'])} (not used: α → ∞)"))
     if found["relevance"] is not None:
         listed.append(("relevance", _relevance(found["relevance"])))
-    return listed if scores is None else listed + score_lines(scores)
+    listed += score_lines(scores) if scores is not None else []
+    return listed + [("note", words) for words in found["notes"]]
 
 
 def _resolution(found: dict[str, Any]) -> list[tuple[str, str]]:
@@ -76,10 +80,8 @@ def _noise(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _classes(found: dict[str, Any]) -> list[tuple[str, str]]:
     labels = [str(label) for label in found["classes"]]
-    more = f" and {len(labels) - MOST_INPUTS} more" if len(labels) > MOST_INPUTS else ""
-    listed = ", ".join(labels[:MOST_INPUTS]) + more
     form = f"{found['predictive']}, temperature {found['temperature']:g}"
-    return [("classes", f"{len(labels)}: {listed}"), ("probabilities", form)]
+    return [("classes", f"{len(labels)}: {_first(labels)}"), ("probabilities", form)]
 
 
 def _number(value: float) -> str:
@@ -92,7 +94,8 @@ def _columns(found: dict[str, Any]) -> str:
     parts = [f"{numbers} numeric column{'' if numbers == 1 else 's'}"] if numbers else []
     if texts:
         encoded = len(found["features"]) - numbers
-        parts.append(f"{texts} text column{'' if texts == 1 else 's'} ({encoded} categories)")
+        categories = f"{encoded} categor{'y' if encoded == 1 else 'ies'}"
+        parts.append(f"{texts} text column{'' if texts == 1 else 's'} ({categories})")
     return " and ".join(parts)
 
 
@@ -101,6 +104,44 @@ def _networks(found: dict[str, Any]) -> str:
     members = found["members"]
     units = f"{layers} {found['activation']} units"
     return f"{members} network{'' if members == 1 else 's'}, {units}, {found['prior']} prior"
+
+
+def _network(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """One kind of network, and how its training ended."""
+    return [
+        ("networks", _networks(found)),
+        ("training", f"{found['outcome']} after {found['steps']} steps"),
+        ("parameters", f"{found['effective_parameters']:.1f} of {found['weights']:,} weights in effect"),
+        ("log evidence", f"{found['log_evidence']:.2f}"),
+    ]
+
+
+def _candidates(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """What a pool predicts with, the heaviest first, and what the evidence says against no network at all."""
+    board = found["leaderboard"]
+    listed = [
+        ("candidate", f"{one['candidate']}, {one['steps']} steps: weight {one['weight']:.0%}, {_scores(one)}")
+        for one in board
+        if one["weight"] >= LEAST_SHOWN
+    ]
+    most = max(board, key=lambda one: one["log_evidence"])
+    against = [
+        f"{most['log_evidence'] - max(rivals):+.1f} against a {name}"
+        for name in ("constant", "linear")
+        if (rivals := [one["log_evidence"] for one in board if one["candidate"] == name])
+    ]
+    words = f"highest for {most['candidate']}, {most['steps']} steps: {', '.join(against)} (nats)"
+    return [*listed, ("evidence", words.replace("a linear", "a line"))]
+
+
+def _scores(one: dict[str, Any]) -> str:
+    rmse = f", RMSE {_number(one['rmse'])}" if isinstance(one.get("rmse"), float) else ""
+    return f"log-likelihood out of fold {one['log_likelihood']:.3f}{rmse}"
+
+
+def _first(names: list[str]) -> str:
+    more = f" and {len(names) - MOST_INPUTS} more" if len(names) > MOST_INPUTS else ""
+    return ", ".join(names[:MOST_INPUTS]) + more
 
 
 def _relevance(relevance: dict[str, float]) -> str:

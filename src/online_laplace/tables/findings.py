@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from online_laplace.errors import InputError
 from online_laplace.estimators.labels import places
+from online_laplace.model.prior import pruned_precision
 from online_laplace.predictive.coverage import LEVELS, coverages
 from online_laplace.predictive.reliability import reliability
 from online_laplace.tables.model import TableModel
@@ -32,8 +34,8 @@ def learnt(model: TableModel) -> dict[str, Any]:
         "missing": model.columns.missing,
         "hidden": list(networks.network.hidden),
         "activation": networks.network.activation,
-        "procedure": estimator.procedure,
-        "prior": estimator.prior,
+        "procedure": estimator._of_network("procedure"),
+        "prior": estimator._fit.fixed["prior"],
         "members": estimator._fit.fixed["members"],
         "weights": networks.network.d_w,
         **(_of_numbers(estimator) if model.columns.labels is None else _of_classes(estimator)),
@@ -41,8 +43,22 @@ def learnt(model: TableModel) -> dict[str, Any]:
         "log_evidence": estimator.log_evidence_,
         "steps": estimator.n_iter_,
         "outcome": estimator.outcome_,
+        "pruned": pruned_groups(model),
+        "notes": list(model.columns.remarks),
         "relevance": None if relevance is None else _by_size(model.columns.names, relevance),
+        "leaderboard": getattr(estimator, "leaderboard_", None),
     }
+
+
+def pruned_groups(model: TableModel) -> list[str]:
+    """The groups of weights that no member has any use for, inputs by the name of their feature."""
+    groups = model.estimator.groups_
+    alpha = np.atleast_1d(model.estimator.alpha_)
+    infinite = pruned_precision(torch.float64)
+    inputs = {f"input {i}": name for i, name in enumerate(model.columns.names)}
+    pairs = zip(groups, alpha, strict=True)
+    # The members' variances were averaged, which rounds.
+    return [inputs.get(group, group) for group, one in pairs if one > 0.99 * infinite]
 
 
 def _of_numbers(regressor: Any) -> dict[str, Any]:
@@ -68,7 +84,7 @@ def assessed(model: TableModel, rows: Rows, where: str) -> dict[str, Any]:
     if model.columns.labels is not None:
         return {"where": where, "rows": len(y), **_class_scores(model.estimator, X, y)}
     predicted = model.estimator.predict_dist(X)
-    error = y - predicted.mean()
+    error = y - model.estimator.predict(X)
     spread = float(np.var(y))
     return {
         "where": where,

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from online_laplace.errors import InputError
+from online_laplace.data.cautions import cautions
+from online_laplace.errors import InputError, known_name
 from online_laplace.estimators.classifier import OnlineLaplaceClassifier
 from online_laplace.estimators.labels import places
-from online_laplace.estimators.model_folder import read_document
+from online_laplace.estimators.model_folder import read_document, whole_model
 from online_laplace.estimators.regressor import OnlineLaplaceRegressor
 from online_laplace.estimators.saving import load, read_held_out, save
-from online_laplace.files.earlier import CLASS, PROBABILITY
+from online_laplace.files.earlier import CLASS, OUTSIDE, PROBABILITY, QUANTILE
+from online_laplace.files.sealed import DamagedFileError
 from online_laplace.tables.columns import Columns
+from online_laplace.tables.kinds import texts_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,25 +49,39 @@ class TableModel:
         labels: str | None = None,
         missing: str = "refuse",
         drop: Sequence[str] = (),
+        drop_unusable: bool = False,
+        decimal: str | None = None,
+        groups: str | None = None,
+        remarks: Sequence[str] = (),
         holdout: float = 0.0,
         seed: int = 0,
-        on_ready: Callable[[], None] | None = None,
+        on_ready: Callable[[Columns], None] | None = None,
     ) -> TableModel:
         """Fit `estimator` to a table, less a share `holdout` of its rows. Raises InputError.
 
         `labels` says what the classes are where it is a classifier; every class then keeps a row to fit.
-        `on_ready` is called once the table has passed its checks, before training.
+        `groups` is a column that is no input: rows with one value of it are left out together. `remarks` are
+        on the file, and join those on its columns. `on_ready` is called with the columns once
+        the table has passed its checks, before training.
         """
         if len(frame) < 2:
             raise InputError(f"at least two rows of data are needed, got {len(frame)}")
         if not 0 <= holdout < 1:
             raise InputError(f"--holdout is a share of the rows, from 0 to below 1, not {holdout:g}")
-        classes = None if labels is None else frame[target].astype(str).to_numpy()
-        fitted_rows, out = (
-            frame.iloc[rows].reset_index(drop=True) for rows in _part(len(frame), holdout, seed, classes)
-        )
+        together = None if groups is None else _groups(frame, groups, target)
+        classes = None if labels is None else frame[target].map(str).to_numpy()
+        chosen = _part(len(frame), holdout, seed, classes)
+        fitted_rows, out = (frame.iloc[rows].reset_index(drop=True) for rows in chosen)
         # Medians and categories too are learnt from the rows to fit alone: the others must stay unseen.
-        columns = Columns.learn(fitted_rows, target, missing=missing, drop=drop, labels=labels)
+        columns = Columns.learn(
+            fitted_rows,
+            target,
+            missing=missing,
+            drop=drop if groups is None else [*drop, groups],
+            drop_unusable=drop_unusable,
+            decimal=decimal,
+            labels=labels,
+        )
         X, y = columns.features(fitted_rows), columns.targets(fitted_rows)
         if len(np.unique(y)) == 1:
             value = f"{y[0]:g}" if labels is None else str(y[0])
@@ -70,27 +89,63 @@ class TableModel:
                 f"the target {target!r} is constant ({value} in every row to fit): there is nothing to learn"
             )
         held_out = (columns.features(out), columns.targets(out)) if len(out) else None
+        careful = cautions(X.to_numpy(), y if labels is None else None, columns.names, len(columns.numeric))
+        columns = replace(columns, remarks=(*remarks, *columns.remarks, *careful))
         if on_ready is not None:
-            on_ready()
-        return cls(columns, estimator.fit(X, y), held_out)
+            on_ready(columns)
+        # What Python would print between file names and line numbers joins the other remarks.
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            estimator.fit(X, y, groups=None if together is None else together[chosen[0]])
+        columns = replace(columns, remarks=(*columns.remarks, *(str(one.message) for one in caught)))
+        return cls(columns, estimator, held_out)
 
-    def predict(self, frame: pd.DataFrame, coverage: float = 0.9) -> pd.DataFrame:
+    def predict(
+        self, frame: pd.DataFrame, coverage: float = 0.9, quantiles: Sequence[float] = ()
+    ) -> pd.DataFrame:
         """Mean, std, lower and upper of a new observation for every row; or the class and its probabilities.
 
-        Raises InputError.
+        A column for each of the `quantiles` follows, and one that names the columns in which a row lies
+        outside what the model was trained on. Raises InputError.
         """
         import pandas as pd
 
+        features = self.columns.features(frame)
         if self.columns.labels is not None:
-            p = self.estimator.predict_proba(self.columns.features(frame))
+            if len(quantiles):
+                raise InputError("quantiles are of numbers, and this model predicts classes: leave them out")
+            p = self.estimator.predict_proba(features)
             classes = self.estimator.classes_
             each = {f"{PROBABILITY}{label}": p[:, i] for i, label in enumerate(classes)}
-            return pd.DataFrame({CLASS: classes[p.argmax(axis=1)], **each})
-        predicted = self.estimator.predict_dist(self.columns.features(frame))
-        lower, upper = predicted.interval(coverage)
-        return pd.DataFrame(
-            {"mean": predicted.mean(), "std": predicted.std(), "lower": lower, "upper": upper}
-        )
+            predictions = pd.DataFrame({CLASS: classes[p.argmax(axis=1)], **each})
+        else:
+            predicted = self.estimator.predict_dist(features)
+            lower, upper = predicted.interval(coverage)
+            moments = {
+                "mean": self.estimator.predict(features),
+                "std": predicted.std(),
+                "lower": lower,
+                "upper": upper,
+            }
+            each = {f"{QUANTILE}{level:g}": predicted.quantile(level) for level in quantiles}
+            predictions = pd.DataFrame({**moments, **each})
+        predictions[OUTSIDE] = self.outside(frame, features)
+        return predictions
+
+    def outside(self, frame: pd.DataFrame, features: pd.DataFrame) -> list[str]:
+        """For every row, the columns in which it lies outside the training rows, by name: "" for none.
+
+        Those are numbers beyond the least or the largest, and categories that were not there.
+        """
+        beyond = self.estimator.outside_training_range(features)
+        found: list[list[str]] = [[] for _ in range(len(features))]
+        for j, name in enumerate(self.columns.numeric):
+            for i in np.flatnonzero(beyond[:, j]):
+                found[i].append(name)
+        for name, known in zip(self.columns.text, self.columns.categories, strict=True):
+            for i in np.flatnonzero(~np.isin(texts_of(frame, name), np.array(known, dtype=object))):
+                found[i].append(name)
+        return ["; ".join(names) for names in found]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything into one folder."""
@@ -113,12 +168,21 @@ class TableModel:
                 f"{path}: this model was fitted to arrays, not to a table: load it in Python with "
                 "online_laplace.load"
             )
-        columns, estimator = Columns.from_json(table), load(path)
-        rows = read_held_out(Path(path))
-        if rows is None:
-            return cls(columns, estimator)
-        y = rows[1] if columns.labels is None else estimator.classes_[rows[1].astype(np.int64)]
-        return cls(columns, estimator, (pd.DataFrame(rows[0], columns=columns.names), y))
+        estimator, rows = load(path), read_held_out(Path(path))
+        with whole_model(Path(path)):
+            try:
+                columns = Columns.from_json(table)
+            except DamagedFileError as error:
+                raise InputError(f"{path}: the model is damaged: {error}") from error
+            known = getattr(estimator, "feature_names_in_", ())
+            if columns.names != list(known) or (columns.labels is None) == hasattr(estimator, "classes_"):
+                raise InputError(
+                    f"{path}: the model is damaged: its columns are not those that it was fitted to"
+                )
+            if rows is None:
+                return cls(columns, estimator)
+            y = rows[1] if columns.labels is None else estimator.classes_[rows[1].astype(np.int64)]
+            return cls(columns, estimator, (pd.DataFrame(rows[0], columns=columns.names), y))
 
 
 def _part(
@@ -138,3 +202,12 @@ def _part(
         shuffled = np.concatenate([np.delete(shuffled, first), shuffled[first]])
         out = min(out, rows - len(first))
     return np.sort(shuffled[out:]), np.sort(shuffled[:out])
+
+
+def _groups(frame: pd.DataFrame, name: str, target: str) -> NDArray[Any]:
+    """The group of every row, in words. Raises InputError."""
+    known_name("column for --groups", name, [column for column in frame.columns if column != target])
+    if frame[name].isna().any():
+        raise InputError(f"the column {name!r} for --groups has cells that are empty: give every row a group")
+    found: NDArray[Any] = frame[name].map(str).to_numpy()
+    return found

@@ -1,13 +1,15 @@
-"""Users' files as data frames: CSV, TSV and Parquet, scanned before they are read."""
+"""Users' files as data frames: delimited text, Parquet and Excel, scanned before they are read."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,8 +21,15 @@ if TYPE_CHECKING:
 
 SEPARATORS = {".csv": ",", ".txt": ",", ".tsv": "\t", ".tab": "\t"}
 PARQUET = (".parquet", ".pq")
+EXCEL = (".xlsx", ".xlsm")
+COMPRESSED = ".gz"
+KINDS = ".csv, .tsv (also .gz), .parquet or .xlsx"
+
+# So many lines say which separator a file has.
+LINES_TO_TELL = 50
 
 CheckSize = Callable[[int, int], None]
+OnRemark = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -31,39 +40,84 @@ class Shape:
     rows: int
 
 
+@dataclass(frozen=True)
+class How:
+    """How a file is to be read: which rows, what size is refused, who hears remarks, how few columns."""
+
+    sample: int | None = None
+    seed: int = 0
+    check_size: CheckSize | None = None
+    on_remark: OnRemark | None = None
+    fewest: int = 2
+
+    def choose(self, shape: Shape) -> np.ndarray | None:
+        """The rows to read, in order; None for all of them."""
+        if shape.rows == 0:
+            raise InputError("there are no rows of data below the header")
+        rows = shape.rows if self.sample is None else min(self.sample, shape.rows)
+        if self.check_size is not None:
+            self.check_size(rows, len(shape.names))
+        if rows == shape.rows:
+            return None
+        return np.sort(np.random.default_rng(self.seed).choice(shape.rows, rows, replace=False))
+
+    def remark(self, words: str) -> None:
+        """Tell the person who gave the file."""
+        if self.on_remark is not None:
+            self.on_remark(words)
+
+
 def read_frame(
-    path: Path, *, sample: int | None = None, seed: int = 0, check_size: CheckSize | None = None
+    path: Path,
+    *,
+    sample: int | None = None,
+    seed: int = 0,
+    check_size: CheckSize | None = None,
+    on_remark: OnRemark | None = None,
+    fewest: int = 2,
 ) -> pd.DataFrame:
     """Read a table with a header; with `sample`, that many of its rows, drawn at random and left in order.
 
-    `check_size` is called with the number of rows that would be read and of columns, and may refuse them.
+    The cells of delimited text are texts: what they mean is for `Columns` to find out, once for all files.
+    `check_size` is called with the number of rows that would be read and of columns, and may refuse them;
+    `on_remark` with what a person should know of the file; `fewest` is how few columns it may have.
 
     Raises:
         InputError: the file is not there, not of a known kind, empty, ragged, or its header cannot be used.
-        MissingExtraError: pandas, or pyarrow for Parquet, is not installed.
+        MissingExtraError: pandas, pyarrow for Parquet, or openpyxl for Excel is not installed.
     """
     if sample is not None and sample < 2:
         raise InputError(f"a sample needs at least two rows, not {sample}")
     if not path.is_file():
         raise InputError(f"{path}: {'is a folder, not a file' if path.is_dir() else 'no such file'}")
-    suffix = path.suffix.lower()
-    if suffix not in (*SEPARATORS, *PARQUET):
-        raise InputError(f"{path}: its kind is not known: name it .csv, .tsv or .parquet")
+    how = How(sample, seed, check_size, on_remark, fewest)
+    suffix = kind_of(path)
     try:
         if suffix in PARQUET:
-            return _read_parquet(path, sample, seed, check_size)
-        return _read_text(path, SEPARATORS[suffix], sample, seed, check_size)
+            return _read_parquet(path, how)
+        if suffix in EXCEL:
+            return _read_excel(path, how)
+        if suffix in SEPARATORS:
+            return _read_text(path, SEPARATORS[suffix], how)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
+    raise InputError(f"{path}: its kind is not known: name it {KINDS}")
 
 
-def _read_text(
-    path: Path, separator: str, sample: int | None, seed: int, check_size: CheckSize | None
-) -> pd.DataFrame:
+def kind_of(path: Path) -> str:
+    """The suffix that says what is in a file, without that of its compression."""
+    name = path.name.lower()
+    inner = Path(name.removesuffix(COMPRESSED)).suffix
+    return inner if name.endswith(COMPRESSED) and inner in SEPARATORS else Path(name).suffix
+
+
+def _read_text(path: Path, usual: str, how: How) -> pd.DataFrame:
     pd = _pandas()
-    shape = _scan(path, separator)
-    chosen = _choose(shape, sample, seed, check_size)
-    source: Path | io.StringIO = path if chosen is None else _only(path, separator, set(chosen.tolist()))
+    separator = _separator(path, usual)
+    names, lines = read_rows(path, separator, how.fewest)
+    shape = Shape(tuple(names), sum(1 for _ in lines))
+    chosen = how.choose(shape)
+    source = path if chosen is None else _only(path, separator, set(chosen.tolist()))
     try:
         return pd.read_csv(
             source,
@@ -73,14 +127,37 @@ def _read_text(
             index_col=False,
             skipinitialspace=True,
             encoding="utf-8-sig",
-            low_memory=False,
+            compression="gzip" if chosen is None and path.name.lower().endswith(COMPRESSED) else None,
+            dtype=str,
         )
     except (ValueError, OverflowError) as error:  # pandas' own errors of parsing are ValueErrors
         raise InputError(f"cannot be read as a table: {error}") from error
 
 
-def _read_parquet(path: Path, sample: int | None, seed: int, check_size: CheckSize | None) -> pd.DataFrame:
-    pd = _pandas()
+def _separator(path: Path, usual: str) -> str:
+    """The usual separator of the kind of file if that makes columns of it, else another that does."""
+    others = (one for one in (";", "\t", ",", "|") if one != usual)
+    found = {one: widths for one in (usual, *others) if (widths := _widths(path, one))}
+    for separator, widths in found.items():
+        if len(set(widths)) == 1 and widths[0] > 1:
+            return separator
+    # A single column has none, and decimal commas in it must not make it two.
+    if found.get(usual, [0])[0] == 1:
+        return next((one for one, widths in found.items() if set(widths) == {1}), usual)
+    return usual
+
+
+def _widths(path: Path, separator: str) -> list[int]:
+    """How many cells the first lines have, none where they cannot be read."""
+    try:
+        with closing(read_lines(path, separator)) as lines:
+            return [len(cells) for _, cells in islice(lines, LINES_TO_TELL)]
+    except InputError:
+        return []
+
+
+def _read_parquet(path: Path, how: How) -> pd.DataFrame:
+    _pandas()
     try:
         import pyarrow
         from pyarrow import parquet
@@ -88,30 +165,45 @@ def _read_parquet(path: Path, sample: int | None, seed: int, check_size: CheckSi
         raise MissingExtraError("pyarrow", "tables") from error
     try:
         metadata = parquet.ParquetFile(path).metadata
-        shape = Shape(tuple(column_names(metadata.schema.to_arrow_schema().names)), metadata.num_rows)
-        chosen = _choose(shape, sample, seed, check_size)
-        frame = pd.read_parquet(path)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise InputError(f"cannot be read as Parquet: {error}") from error
+        stored = metadata.schema.to_arrow_schema().names
+        chosen = how.choose(Shape(tuple(stored), metadata.num_rows))
+        frame = parquet.read_table(path).to_pandas()
+    except (pyarrow.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"cannot be read as Parquet: {_first_line(error)}") from error
+    # What pandas kept as an index is a column as any other if it has a name; without one it numbers the rows.
+    named = [name for name in frame.index.names if name is not None]
+    if len(named) < frame.index.nlevels and any(name.startswith("__index_level_") for name in stored):
+        how.remark("the index of the Parquet file has no name and is left out")
+    frame = frame.reset_index(named).reset_index(drop=True) if named else frame.reset_index(drop=True)
+    frame.columns = column_names([str(name) for name in frame.columns], how.fewest)
     return frame if chosen is None else frame.iloc[chosen].reset_index(drop=True)
 
 
-def _choose(shape: Shape, sample: int | None, seed: int, check_size: CheckSize | None) -> np.ndarray | None:
-    """The rows to read, in order; None for all of them."""
-    if shape.rows == 0:
-        raise InputError("there are no rows of data below the header")
-    rows = shape.rows if sample is None else min(sample, shape.rows)
-    if check_size is not None:
-        check_size(rows, len(shape.names))
-    if rows == shape.rows:
-        return None
-    return np.sort(np.random.default_rng(seed).choice(shape.rows, rows, replace=False))
-
-
-def _scan(path: Path, separator: str) -> Shape:
-    """Check the header and the width of every row, holding one at a time."""
-    names, rows = read_rows(path, separator)
-    return Shape(tuple(names), sum(1 for _ in rows))
+def _read_excel(path: Path, how: How) -> pd.DataFrame:
+    pd = _pandas()
+    try:
+        import openpyxl  # noqa: F401  (pandas asks for it, in its own words)
+    except ImportError as error:
+        raise MissingExtraError("openpyxl", "excel") from error
+    try:
+        with pd.ExcelFile(path, engine="openpyxl") as book:
+            sheets = book.sheet_names
+            cells = pd.read_excel(book, sheet_name=sheets[0], header=None, dtype=object)
+    except Exception as error:  # openpyxl lets through whatever zip files and XML can be wrong in
+        raise InputError(f"cannot be read as an Excel file: {_first_line(error)}") from error
+    if len(sheets) > 1:
+        how.remark(f"the first of {len(sheets)} sheets is read, {sheets[0]!r}")
+    cells = cells.dropna(how="all").reset_index(drop=True)
+    if len(cells) == 0:
+        raise InputError("the file is empty: a header and at least two rows of data are needed")
+    header = ["" if pd.isna(cell) else str(cell) for cell in cells.iloc[0]]
+    names = column_names(header, how.fewest)
+    frame = cells.iloc[1:].reset_index(drop=True).infer_objects()
+    frame.columns = names
+    chosen = how.choose(Shape(tuple(names), len(frame)))
+    return frame if chosen is None else frame.iloc[chosen].reset_index(drop=True)
 
 
 def _only(path: Path, separator: str, chosen: set[int]) -> io.StringIO:
@@ -126,7 +218,11 @@ def _only(path: Path, separator: str, chosen: set[int]) -> io.StringIO:
     return text
 
 
-def _pandas():  # type: ignore[no-untyped-def]
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def _pandas() -> Any:
     try:
         import pandas
     except ImportError as error:

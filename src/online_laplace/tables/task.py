@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from online_laplace.errors import InputError, known_name
-from online_laplace.tables.columns import MOST_CATEGORIES, check_column
+from online_laplace.tables.columns import check_column
+from online_laplace.tables.kinds import MOST_CATEGORIES, is_code, is_text, numbers_of
+from online_laplace.tables.notation import Notation, is_number, recognise
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +43,7 @@ def decide_task(frame: pd.DataFrame, target: str, wanted: str = "auto") -> Task:
     """What the target is to be predicted as. Raises InputError for a target that cannot be that."""
     known_name("task", wanted, TASKS)
     check_column(frame, target)
-    column = frame[target].dropna()
+    column = _typed(frame[[target]].dropna(), target)
     if wanted in ("regression", "counts"):
         return Task(wanted)
     kind = _kind(column)
@@ -70,17 +72,31 @@ def _are_few(different: int, rows: int) -> bool:
     return different == 2 or (different <= MOST_WHOLE_CLASSES and different <= LARGEST_SHARE * rows)
 
 
+def _typed(frame: pd.DataFrame, target: str) -> pd.Series:
+    """The target with its numbers as numbers, where a file has them as texts."""
+    import pandas as pd
+
+    column = frame[target]
+    if not is_text(column):
+        return column
+    texts = [str(one) for one in column.unique()]
+    found = None if any(map(is_code, texts)) else recognise(texts)
+    if not isinstance(found, Notation) or found.kind == "clock":
+        return column
+    values = pd.Series(numbers_of(frame, target, found, finite=False), index=column.index)
+    return values.astype(bool) if found.kind == "boolean" else values
+
+
 def _kind(column: pd.Series) -> str:
     """boolean, text, count (whole numbers, none negative), whole, number, or spoilt: numbers and words."""
-    import pandas as pd
     from pandas.api import types
 
     if types.is_bool_dtype(column) or (len(column) and all(isinstance(one, bool) for one in column)):
         return "boolean"
     if not types.is_numeric_dtype(column):
-        numbers = pd.to_numeric(column, errors="coerce").notna().to_numpy()
+        numbers = np.array([is_number(str(one)) for one in column])
         # Numbers with a word among them are a mistake, which has a message of its own.
-        return "spoilt" if len(column) and numbers.mean() > 0.5 else "text"
+        return "spoilt" if len(column) and 0.5 < numbers.mean() < 1 else "text"
     values = column.to_numpy(dtype=float)
     if not np.all(np.isfinite(values)) or np.any(values != np.floor(values)):
         return "number"

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import gzip
 import io
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from online_laplace.errors import InputError, MissingExtraError
 from online_laplace.files.outputs import write_output
-from online_laplace.tables.reading import PARQUET, SEPARATORS
+from online_laplace.tables.reading import COMPRESSED, PARQUET, SEPARATORS, kind_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
+# What stands for standard output, where CSV goes.
+STDOUT = Path("-")
+
+
 def check_kind(path: Path) -> None:
     """Refuse a name whose kind is not known, or a folder, before the work. Raises InputError."""
+    if path == STDOUT:
+        return
     if path.is_dir():
         raise InputError(f"--out {path} is a folder: name a file")
-    if path.suffix.lower() not in (*SEPARATORS, *PARQUET):
+    if kind_of(path) not in (*SEPARATORS, *PARQUET):
         raise InputError(f"--out {path}: its kind is not known: name it .csv, .tsv or .parquet")
 
 
 def write_frame(frame: pd.DataFrame, path: Path) -> None:
     """Write a frame in the kind that the name asks for. Raises InputError."""
-    suffix = path.suffix.lower()
+    suffix = ".csv" if path == STDOUT else kind_of(path)
     content = io.BytesIO()
     if suffix in PARQUET:
         try:
@@ -34,4 +42,10 @@ def write_frame(frame: pd.DataFrame, path: Path) -> None:
     else:
         # Seventeen digits bring back the very same number.
         frame.to_csv(content, index=False, sep=SEPARATORS[suffix], float_format="%.17g")
-    write_output(str(path), path, content.getvalue())
+    written = content.getvalue()
+    if path == STDOUT:
+        sys.stdout.write(written.decode())
+        return
+    # No time of day goes into the file: the same predictions are the same bytes.
+    packed = gzip.compress(written, mtime=0) if path.name.lower().endswith(COMPRESSED) else written
+    write_output(str(path), path, packed)

@@ -36,7 +36,9 @@ def certify(
     tangent: TangentModel, hyper: Hyper, H: Precision, seen: Statistics, newton_step: Tensor
 ) -> Certificate:
     """The certificate at w, given −H⁻¹∇ℓ_f(w) (…, d_w), the step to v*."""
-    gradient = tangent.gradient(hyper)
+    # What is pruned is out of the problem.
+    alive = hyper.alive
+    gradient, newton_step = tangent.gradient(hyper) * alive, newton_step * alive
     decay = hyper.weight_precision * tangent.w
     to_prior = H.solve(decay)
     squared = -(gradient * newton_step).sum(-1)
@@ -45,8 +47,13 @@ def certify(
     of_data = ((decay - gradient) * (to_prior + newton_step)).sum(-1)
     terms = of_prior.abs().sqrt() + of_data.abs().sqrt()
     return Certificate(
-        distance=newton_step.norm(dim=-1) / (tangent.w + newton_step).norm(dim=-1),
-        gradient=squared.abs().sqrt() / terms,
+        distance=_share(newton_step.norm(dim=-1), (tangent.w + newton_step).norm(dim=-1)),
+        gradient=_share(squared.abs().sqrt(), terms),
         hyper_change=log_change(hyper, mackay_update(hyper, seen)),
         gap=0.5 * squared,
     )
+
+
+def _share(part: Tensor, whole: Tensor) -> Tensor:
+    """part / whole, and nothing of nothing is nothing."""
+    return torch.where(part == 0, part, part / whole)

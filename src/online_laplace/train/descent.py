@@ -44,7 +44,8 @@ class Descent:
 
     def step(self, state: DescentState, rows: Rows) -> DescentState:
         """One Adam step for the replicas that are running."""
-        gradient = self._gradient(state, rows)
+        alive = state.hyper.alive
+        gradient = self._gradient(state, rows) * alive
         step = state.step + 1
         ending = state.ending
         if self.mode_tolerance > 0:
@@ -52,6 +53,7 @@ class Descent:
             terms = decay.norm(dim=-1) + (decay - gradient).norm(dim=-1)
             ending = ending.converged(gradient.norm(dim=-1) < self.mode_tolerance * terms, step)
         w, adam = self.optimiser.step(state.w, gradient, state.adam)
+        w = w * alive
         ending = ending.weights_lost(w, step)
         running = ending.running
         return DescentState(

@@ -16,12 +16,14 @@ from online_laplace.evidence import laplace_evidence
 from online_laplace.hyper.mackay import Mean, mackay_update, statistics
 from online_laplace.likelihood.base import by_scale
 from online_laplace.model.model import Model
-from online_laplace.model.network import DERIVED, has_factors, without_autograd
+from online_laplace.model.network import has_factors, without_autograd
 from online_laplace.model.precision import GGN, Precision
 from online_laplace.model.prior import Hyper
 from online_laplace.model.tangent import TangentModel, weighted
 from online_laplace.train.loop import where_running
+from online_laplace.train.replicas import divisible, mapped_whole, put, take, where, without_caches
 from online_laplace.train.trajectory import OnlineState
+from online_laplace.train.tree import HELD
 from online_laplace.types import Rows
 
 # How far along a step the second derivative is probed, and the longest bend, both relative to the step.
@@ -40,10 +42,15 @@ class GaussNewtonState(OnlineState):
     `growth` (…) is the factor by which the next rejection raises λ.
     """
 
-    tangent: TangentModel = field(metadata=DERIVED)
-    ggn: GGN = field(metadata=DERIVED)
+    tangent: TangentModel = field(metadata=HELD)
+    ggn: GGN = field(metadata=HELD)
     damping: Tensor
     growth: Tensor
+
+    @property
+    def recordable(self) -> bool:
+        """Not where J is made block by block from weights of its own."""
+        return mapped_whole(self.tangent, self.ggn)
 
 
 @dataclass(frozen=True)
@@ -51,18 +58,20 @@ class GaussNewton:
     """OL (`mean=at_weights`) or LM (`mean=at_mode`) with damped Gauss-Newton steps.
 
     Replicas accept and reject on their own; no accepted step raises the loss. Each accepted step is followed
-    by `updates` of the hyperparameters.
+    by `updates` of the hyperparameters. A `predicated` step is the same sequence of operations whoever moves,
+    as steps on a CUDA device always are.
     """
 
     model: Model
     mean: Mean
     updates: int = 1
     initial_damping: float = 1.0
+    predicated: bool = False
 
     @property
     def recordable(self) -> bool:
-        """Not: where every replica refuses its step there is nothing to linearise."""
-        return False
+        """Where a network has its Jacobian by factors: to linearise in vain costs little then."""
+        return self.model.network.recordable and has_factors(self.model.network)
 
     def init(self, w: Tensor, hyper: Hyper, rows: Rows) -> GaussNewtonState:
         """Linearise at the first weights w (…, d_w)."""
@@ -83,6 +92,9 @@ class GaussNewton:
             return self._step(state, rows)
 
     def _step(self, state: GaussNewtonState, rows: Rows) -> GaussNewtonState:
+        predicated = self.predicated or (state.w.is_cuda and self.recordable and state.recordable)
+        if predicated:
+            state = replace(state, tangent=without_caches(state.tangent))
         proposal = self._propose(state, rows)
         step = state.step + 1
         ending = state.ending.curvature_failed(proposal.failed, step)
@@ -90,10 +102,11 @@ class GaussNewton:
         running = ending.running
         accepted = running & (proposal.gain > 0)
         state = replace(_adapt(state, running, proposal.gain), step=step, ending=ending)
+        if predicated:
+            return self._move(state, accepted, proposal.w, self._predicated(state, accepted, proposal))
         if accepted.any():
-            # Where all move, the proposal has linearised already.
-            there = proposal.tangent if accepted.all() else None
-            state = self._move(state, rows, accepted, proposal.w, there)
+            moved = self._move(state, accepted, proposal.w, self._arrivals(state, rows, accepted, proposal))
+            state = self._without(moved, rows, moved.hyper.pruned & ~state.hyper.pruned)
         return state
 
     def _propose(self, state: GaussNewtonState, rows: Rows) -> Proposal:
@@ -102,7 +115,8 @@ class GaussNewton:
         H = state.ggn.at(hyper.with_values(hyper.alpha + damping.unsqueeze(-1), hyper.beta))
         straight = H.newton_step(tangent, hyper)
         move = straight + self._bend(tangent, rows, hyper, H, straight)
-        w = state.w + move
+        w = (state.w + move) * hyper.alive
+        move = w - state.w
         there = self.model.linearise(w, rows) if has_factors(self.model.network) else None
         f = self.model.outputs(w, rows) if there is None else there.f
         assert f is not None
@@ -132,38 +146,71 @@ class GaussNewton:
         trusted = bend.norm(dim=-1) <= LARGEST_BEND * straight.norm(dim=-1)
         return where_running(trusted, bend, torch.zeros_like(bend))
 
-    def _move(
-        self,
-        state: GaussNewtonState,
-        rows: Rows,
-        accepted: Tensor,
-        proposed: Tensor,
-        there: TangentModel | None,
-    ) -> GaussNewtonState:
-        """Linearise at the accepted weights, unless that is done, and update their hyperparameters."""
-        w = where_running(accepted, proposed, state.w) if there is None else proposed
-        tangent = self.model.linearise(w, rows) if there is None else there
+    def _arrivals(self, state: GaussNewtonState, rows: Rows, accepted: Tensor, proposal: Proposal) -> Arrival:
+        """What is new at the accepted weights; of replicas that stay where they are nothing is computed."""
+        if accepted.all() and proposal.tangent is not None:
+            return self._arrive(proposal.tangent, state.hyper)
+        if not divisible(state.tangent, state.ggn, rows):
+            w = where_running(accepted, proposal.w, state.w)
+            return self._arrive(self.model.linearise(w, rows), state.hyper)
+        chosen = torch.nonzero(accepted).squeeze(-1)
+        hyper, some = state.hyper, take(rows, chosen)
+        if proposal.tangent is not None:
+            tangent = take(proposal.tangent, chosen)
+        else:
+            tangent = self.model.linearise(proposal.w[chosen], some)
+        part = self._arrive(tangent, hyper.with_values(hyper.alpha[chosen], hyper.beta[chosen]))
+        before = Arrival(state.tangent, state.ggn, hyper, accepted, state.tangent.misfit[..., 0])
+        return put(before, chosen, part)
+
+    def _predicated(self, state: GaussNewtonState, accepted: Tensor, proposal: Proposal) -> Arrival:
+        """The same without asking who moves, for steps that are recorded: computed for all, kept by some."""
+        assert proposal.tangent is not None
+        there = self._arrive(proposal.tangent, state.hyper)
+        before = Arrival(state.tangent, state.ggn, state.hyper, accepted, there.evidence)
+        return where(accepted, there, before)
+
+    def _arrive(self, tangent: TangentModel, hyper: Hyper) -> Arrival:
+        """The curvature at new weights, and what it makes of the hyperparameters."""
         ggn = self.model.ggn(tangent)
-        H = ggn.at(state.hyper)
-        hyper = self._update(tangent, state.hyper, H)
+        H = ggn.at(hyper)
+        new = self._update(tangent, hyper, H)
         for _ in range(self.updates - 1):
-            hyper = self._update(tangent, hyper, ggn.at(hyper))
-        hyper = hyper.where(accepted, state.hyper)
-        ending = state.ending.check(state.step, w, hyper, misfit=tangent.misfit, failed=H.failed & accepted)
+            new = self._update(tangent, new, ggn.at(new))
+        return Arrival(tangent, ggn, new, H.failed, laplace_evidence(tangent, hyper, H))
+
+    def _move(
+        self, state: GaussNewtonState, accepted: Tensor, proposed: Tensor, there: Arrival
+    ) -> GaussNewtonState:
+        """Take the accepted weights and what was found at them."""
+        w = where_running(accepted, proposed, state.w)
+        hyper = there.hyper.where(accepted, state.hyper)
+        misfit, failed = there.tangent.misfit, there.failed & accepted
+        ending = state.ending.check(state.step, w, hyper, misfit=misfit, failed=failed)
         moved = accepted & ending.running
-        evidence = laplace_evidence(tangent, state.hyper, H)
         return replace(
             state,
             w=w,
             hyper=hyper.where(moved, state.hyper),
             ending=ending,
-            best=state.best.update(moved, state.step, w, state.hyper, evidence),
-            tangent=tangent,
-            ggn=ggn,
+            best=state.best.update(moved, state.step, w, state.hyper, there.evidence),
+            tangent=there.tangent,
+            ggn=there.ggn,
         )
 
+    def _without(self, state: GaussNewtonState, rows: Rows, pruned: Tensor) -> GaussNewtonState:
+        """The state with the weights of groups at zero that were `pruned` (…, g) just now.
+
+        A step that is predicated does not ask: there the next proposal puts them to zero.
+        """
+        if not pruned.any():
+            return state
+        w = state.w * state.hyper.alive
+        tangent = self.model.linearise(w, rows)
+        return replace(state, w=w, tangent=tangent, ggn=self.model.ggn(tangent))
+
     def _update(self, tangent: TangentModel, hyper: Hyper, H: Precision) -> Hyper:
-        return mackay_update(hyper, statistics(tangent, hyper, H, self.mean(tangent, hyper, H)))
+        return mackay_update(hyper, statistics(tangent, hyper, H, self.mean(tangent, hyper, H)), prune=True)
 
 
 def _rounding(tangent: TangentModel, hyper: Hyper) -> Tensor:
@@ -176,6 +223,19 @@ def _rounding(tangent: TangentModel, hyper: Hyper) -> Tensor:
     by_output = tangent.reduce(by_scale((tangent.slope * tangent.f).abs(), tangent.scales))
     units = ROUNDING * tangent.nn_loss(hyper).abs() + OUTPUT_ROUNDING * weighted(hyper, by_output)
     return torch.finfo(units.dtype).eps * units
+
+
+class Arrival(NamedTuple):
+    """New weights' tangent model and curvature, the hyperparameters updated at them, and L_f before that.
+
+    `failed` (…) where H had no factor.
+    """
+
+    tangent: TangentModel
+    ggn: GGN
+    hyper: Hyper
+    failed: Tensor
+    evidence: Tensor
 
 
 class Proposal(NamedTuple):

@@ -28,6 +28,11 @@ class State:
     ending: Ending
     step: int
 
+    @property
+    def recordable(self) -> bool:
+        """Whether its tensors are all that a step reads of it."""
+        return True
+
     def take_snapshot(self) -> Self:
         """The same state with a snapshot of its weights added, if its procedure has any use for one."""
         return self

@@ -56,10 +56,11 @@ class Online:
 
     def _step(self, state: AdamOnlineState, rows: Rows) -> AdamOnlineState:
         w, adam = self.optimiser.step(state.w, state.gradient, state.adam)
+        w = w * state.hyper.alive
         tangent = self.model.linearise(w, rows)
         H = self.model.precision(tangent, state.hyper)
         fit = self.mean(tangent, state.hyper, H)
-        hyper = mackay_update(state.hyper, statistics(tangent, state.hyper, H, fit))
+        hyper = mackay_update(state.hyper, statistics(tangent, state.hyper, H, fit), prune=True)
 
         step = state.step + 1
         ending = state.ending.check(step, w, hyper, misfit=tangent.misfit, failed=H.failed)

@@ -133,7 +133,7 @@ def resolvable(precision: Tensor) -> Tensor:
     """Whether a precision is one that its dtype can still tell apart from zero and from infinity.
 
     Inputs and target are of order one. A precision below ε leaves weights of order 1/√ε, and one above ε^−3/2
-    is far beyond that at which a group counts as pruned: nothing computed from either means anything.
+    is beyond that of a pruned group: nothing computed from either means anything.
     """
     epsilon = torch.finfo(precision.dtype).eps
     return precision.clamp(epsilon, epsilon**-1.5) == precision

@@ -51,7 +51,7 @@ def observer(procedure: Procedure[S], state: S, observe: Callable[[State], Info]
 
 
 def _recordable(procedure: Procedure[S], state: S) -> bool:
-    return procedure.recordable and state.w.is_cuda
+    return procedure.recordable and state.recordable and state.w.is_cuda
 
 
 class _Buffers:
@@ -60,19 +60,21 @@ class _Buffers:
     def __init__(self, state: State) -> None:
         """Copy the state's tensors; whole numbers become tensors, so that the device can count."""
         self._named = {
-            name: leaf.to(state.w.device, copy=True) for name, leaf in leaves(state, rebuilt=True).items()
+            name: leaf.to(state.w.device, copy=True)
+            for name, leaf in leaves(state, rebuilt=True, held=True).items()
         }
-        self.state = fill(state, self._named, count=lambda number: number, rebuilt=True)
+        self.state = fill(state, self._named, count=lambda number: number, rebuilt=True, held=True)
 
     def load(self, state: State) -> None:
         """Write another state's numbers."""
-        for name, leaf in leaves(state, rebuilt=True).items():
+        for name, leaf in leaves(state, rebuilt=True, held=True).items():
             if leaf is not self._named[name]:
                 self._named[name].copy_(leaf)
 
     def read(self, template: S) -> S:
         """A copy of what is there, in the form of `template`."""
-        copied: S = fill(template, {name: b.clone() for name, b in self._named.items()}, rebuilt=True)
+        copies = {name: b.clone() for name, b in self._named.items()}
+        copied: S = fill(template, copies, rebuilt=True, held=True)
         return copied
 
 

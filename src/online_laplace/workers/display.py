@@ -51,7 +51,7 @@ class Display:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._spoke_at = time.monotonic()
-        self.bars = Bars(quiet=self.quiet)
+        self.bars = Bars(quiet=self.quiet)  # the lines for a log are this class's own
         self.overall = self.bars.add("all batches", sum(costs.of[batch] for batch in batches))
         self.overall.update(sum(costs.of[batch] for batch in finished), self._count())
         self.running: dict[Batch, Bar] = {}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
 
-from online_laplace.data import load_table
+from online_laplace.data import Table
 from online_laplace.errors import InputError
 from online_laplace.progress import Bar, Bars
 from online_laplace.protocol.parts import Part, TrainParts, divide, in_order, is_much, train_here
@@ -15,7 +15,7 @@ from online_laplace.protocol.training import CHOICES, Training
 
 
 def train_with_progress(
-    names: Sequence[str],
+    tables: Sequence[Table],
     trainings: Sequence[Training],
     splits: int,
     *,
@@ -31,7 +31,7 @@ def train_with_progress(
         raise InputError(f"--procedure needs at least one of {', '.join(CHOICES)}")
     if splits < 1:
         raise InputError(f"--splits must be at least 1, not {splits}")
-    parts = divide([load_table(name) for name in names], trainings, splits)
+    parts = divide(tables, trainings, splits)
     train = _way_to_train(parts, workers)
     # A table that cannot be split or scaled is refused before any other is trained.
     for part in parts:
@@ -64,7 +64,7 @@ class PartBars:
         for _, alike in groupby(parts, key=lambda part: part.place):
             first, *others = alike
             splits = sum(len(part.splits) for part in (first, *others))
-            label = f"{first.table.name} · {first.way.label} · {splits} splits"
+            label = f"{first.table.name} · {first.way.label} · {splits} split{'' if splits == 1 else 's'}"
             self.bars.append((bars.add(label, first.steps), splits))
 
     def on_progress(self, number: int, step: int) -> None:

@@ -1,4 +1,4 @@
-"""What the site's pages take from the code when they are built: the tables of the commands' options."""
+"""What the site takes from the code when it is built: the tables of the commands' options."""
 
 from __future__ import annotations
 
@@ -9,11 +9,6 @@ from typer.main import get_command
 from online_laplace.cli.main import app
 
 PLACE = "<!-- the commands -->"
-
-
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put the commands where a page asks for them."""
-    return markdown.replace(PLACE, commands()) if PLACE in markdown else markdown
 
 
 def commands() -> str:

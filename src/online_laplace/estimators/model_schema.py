@@ -1,0 +1,212 @@
+"""What a saved model may hold: its document, its arrays, and that the two belong together.
+
+A new part of the format is a new field here; a document with names that are not known is refused by the
+class that they are in, but for the first level, where every kind of model may have something of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field, StringConstraints
+from torch import Tensor
+
+from online_laplace import defaults
+from online_laplace.ensemble.architecture import Architecture
+from online_laplace.files.schema import Count, Open, Positive, Strict, check
+from online_laplace.files.sealed import DamagedFileError
+from online_laplace.likelihood import KINDS
+from online_laplace.model.activations import ACTIVATIONS
+from online_laplace.model.mlp import MLP
+from online_laplace.model.prior import PRIORS
+from online_laplace.train.outcome import SEVERITY
+
+Plain = bool | int | float | str | None
+# What the weights of a pool may be off one in sum.
+TOTAL = 1e-6
+Digest = Annotated[str, StringConstraints(pattern=re.compile(r"^[0-9a-f]{64}$"))]
+
+
+class OutcomeSchema(Strict):
+    """How a member ended."""
+
+    kind: Literal[SEVERITY]  # type: ignore[valid-type]
+    step: Count
+    detail: str
+
+
+class SummarySchema(Strict):
+    """What was learnt, in numbers."""
+
+    gamma: float
+    log_evidence: float
+    steps: Count
+    outcomes: Annotated[list[OutcomeSchema], Field(min_length=1)]
+
+
+class ArchitectureSchema(Strict):
+    """The networks that were trained; of a pool, those of its first part."""
+
+    hidden: list[Positive]
+    activation: Literal[tuple(ACTIVATIONS)] = defaults.ACTIVATION  # type: ignore[valid-type]
+    prior: Literal[PRIORS]  # type: ignore[valid-type]
+    optimiser: str = defaults.OPTIMISER
+    members: Positive
+
+
+Share = Annotated[float, Field(ge=0, le=1 + 1e-9)]
+
+
+class PartSchema(Strict):
+    """One part of a pool: its networks, and how much they count."""
+
+    hidden: list[Positive]
+    activation: Literal[tuple(ACTIVATIONS)]  # type: ignore[valid-type]
+    prior: Literal[PRIORS]  # type: ignore[valid-type]
+    noise: str
+    sees_inputs: bool
+    steps: Count
+    weight: Share
+    mean_weight: Share
+    likelihood: dict[str, Plain]
+
+
+class PoolSchema(Strict):
+    """A stacked pool."""
+
+    narrowing: Annotated[float, Field(gt=0)]
+    noise_variance: Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=1)]
+    parts: Annotated[list[PartSchema], Field(min_length=1)]
+    leaderboard: list[dict[str, Plain]]
+
+
+class ClassesSchema(Strict):
+    """The labels of a classifier."""
+
+    type: Literal["object", "str", "bool", "int64", "float64"]
+    labels: Annotated[list[bool] | list[int] | list[float] | list[str], Field(min_length=2)]
+
+
+class DocumentSchema(Open):
+    """`model.json`."""
+
+    format: str
+    version: int
+    package_version: str
+    estimator: str
+    settings: dict[str, Plain | list[int]]
+    architecture: ArchitectureSchema
+    likelihood: dict[str, Plain] | None = None
+    features: list[str] | None
+    rows: Positive
+    weights: Positive
+    summary: SummarySchema
+    arrays_sha256: Digest
+    one_target: bool | None = None
+    classes: ClassesSchema | None = None
+    table: dict[str, Any] | None = None
+    pool: PoolSchema | None = None
+
+
+def check_document(document: Mapping[str, Any]) -> None:
+    """Refuse a document whose parts are not what they must be. Raises DamagedFileError."""
+    found = check(DocumentSchema, document)
+    if (found.one_target is None) == (found.classes is None):
+        raise DamagedFileError("it must have either one_target or classes")
+    if found.features is not None and len(set(found.features)) < len(found.features):
+        raise DamagedFileError("features: a name is there twice")
+    if found.classes is not None and len(set(found.classes.labels)) < len(found.classes.labels):
+        raise DamagedFileError("classes.labels: a label is there twice")
+
+
+def check_arrays(document: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> None:
+    """Refuse arrays that are not those of the document's networks and rows. Raises DamagedFileError."""
+    X, y = _of(arrays, "problem.X", (None, None)), _of(arrays, "problem.y", (None, None))
+    (n, d), k = X.shape, y.shape[-1]
+    if (pool := document.get("pool")) is None:
+        network, targets = _check_networks(document, "components.", arrays, d, k)
+    else:
+        parts = [_check_networks(part, f"part{i}.", arrays, d, k) for i, part in enumerate(pool["parts"])]
+        network, targets = parts[0]
+        if abs(sum(part["weight"] for part in pool["parts"]) - 1) > TOTAL:
+            raise DamagedFileError("pool.parts: their weights do not add up to one")
+    _of(arrays, "summary.alpha", (None,), positive=True)
+    # To a constant, which sees no inputs, they are all zero on an infinite scale.
+    seen = pool is None or any(part["sees_inputs"] for part in pool["parts"])
+    _of(arrays, "inputs.mean", (d,))
+    _of(arrays, "inputs.std", (d,), positive=True, finite=seen)
+    _of(arrays, "target.mean", (k,))
+    _of(arrays, "target.std", (k,), positive=True)
+    if "problem.weight" in arrays:
+        weight = _of(arrays, "problem.weight", (None,) * (arrays["problem.weight"].ndim - 1) + (n,))
+        if weight.ndim > 2 or (weight < 0).any():
+            raise DamagedFileError("problem.weight: it cannot be the weight of rows")
+    _check_sizes(document, n, d, k, network.d_w, targets)
+    if "held_out.X" in arrays or "held_out.y" in arrays:
+        held_out = _of(arrays, "held_out.X", (None, d))
+        _of(arrays, "held_out.y", (len(held_out),))
+
+
+def _check_networks(
+    told: Mapping[str, Any], prefix: str, arrays: Mapping[str, Tensor], d: int, k: int
+) -> tuple[MLP, int]:
+    """The network that the words describe, if the arrays are of such networks, and its targets."""
+    likelihood = _likelihood(told.get("likelihood") or {"kind": "Gaussian", "targets": k, "scales": k})
+    shape = told.get("architecture", told)
+    activation = shape.get("activation", defaults.ACTIVATION)
+    network = Architecture(tuple(shape["hidden"]), activation, shape["prior"]).network(d, likelihood.outputs)
+    w = _of(arrays, f"{prefix}w", (None, network.d_w), single=prefix != "components.")
+    _of(arrays, f"{prefix}alpha", (len(w), None), positive=True)
+    _of(arrays, f"{prefix}beta", (len(w), None), positive=True)
+    return network, likelihood.targets
+
+
+def _likelihood(told: Mapping[str, Any]) -> Any:
+    settings = dict(told)
+    kind = settings.pop("kind", None)
+    if kind not in KINDS:
+        raise DamagedFileError(f"likelihood.kind: {kind!r} is not known")
+    try:
+        return check(KINDS[kind], settings)
+    except (TypeError, ValueError) as error:
+        raise DamagedFileError(f"likelihood: {error}") from error
+
+
+def _check_sizes(document: Mapping[str, Any], n: int, d: int, k: int, d_w: int, targets: int) -> None:
+    features, classes = document["features"], document.get("classes")
+    for name, told, found in (
+        ("rows", document["rows"], n),
+        ("weights", document["weights"], d_w),
+        ("features", d if features is None else len(features), d),
+        ("classes", k if classes is None else len(classes["labels"]), k),
+        ("likelihood", targets, k),
+        ("one_target", 1 if document.get("one_target") else k, k),
+    ):
+        if told != found:
+            raise DamagedFileError(f"{name}: the document has {told}, but the arrays are of {found}")
+
+
+def _of(
+    arrays: Mapping[str, Tensor],
+    name: str,
+    shape: tuple[int | None, ...],
+    *,
+    positive: bool = False,
+    finite: bool = True,
+    single: bool = False,
+) -> Tensor:
+    """An array of floats of this shape, in which None is any size of at least one."""
+    if name not in arrays:
+        raise DamagedFileError(f"{name}: it is not there")
+    array = arrays[name]
+    fits = array.ndim == len(shape) and all(
+        size >= 1 and wanted in (None, size) for size, wanted in zip(array.shape, shape, strict=True)
+    )
+    if array.dtype != (torch.float32 if single else torch.float64) or not fits:
+        raise DamagedFileError(f"{name}: {tuple(array.shape)} numbers of {array.dtype} are not what it has")
+    if array.isnan().any() or (finite and array.isinf().any()) or (positive and (array <= 0).any()):
+        raise DamagedFileError(f"{name}: a number is not {'positive and finite' if positive else 'finite'}")
+    return array

@@ -1,0 +1,37 @@
+"""Which rows lie outside what a model was trained on, where its predictions are guesses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from online_laplace.data.checks import Floats
+
+# The training rows are kept standardised; the way back rounds.
+ROUNDING = 1e-12
+
+
+class TrainingRangeMixin:
+    """For an estimator that keeps its training rows."""
+
+    def training_range(self: Any) -> tuple[Floats, Floats]:
+        """The least and the largest value of every feature among the training rows: two arrays (d,)."""
+        networks = self._fit.networks
+        if not np.isfinite(networks.inputs.std).all():  # nothing but a constant, which sees no inputs
+            anywhere = np.full(len(networks.inputs.std), np.inf)
+            return -anywhere, anywhere
+        X = networks.inputs.inverse(networks.rows.X.cpu().numpy())
+        return X.min(0), X.max(0)
+
+    def outside_training_range(self: Any, X: ArrayLike) -> NDArray[np.bool_]:
+        """Which features of which rows of X (m, d) lie outside the range of the training rows: (m, d).
+
+        A network knows nothing of what is beyond them: `outside_training_range(X).any(axis=1)` are the rows
+        whose predictions, and whose error bars, are extrapolations.
+        """
+        rows: Floats = self._rows(X)
+        lowest, highest = self.training_range()
+        margin = ROUNDING * np.maximum(np.abs(lowest), np.abs(highest))
+        return (rows < lowest - margin) | (rows > highest + margin)

@@ -1,0 +1,1 @@
+"""Pages of one HTML file that need nothing else: their frame, their tables, their interactive charts."""

@@ -1,0 +1,105 @@
+"""A fixed corpus of files made wrong on purpose, for every loader; `make fuzz` tries others."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from online_laplace.errors import InputError
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "fuzz"))
+
+from loaders import Target, _use_results, failure
+from mutate import sealed
+
+NAMES = ["model document", "model arrays", "model bytes", "store", "export", "archive", "table"]
+SEEDS = range(25)
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    return Target(tmp_path_factory.mktemp("good"))
+
+
+def test_the_files_are_read_before_anything_is_done_to_them(target):
+    target._use_model(target.folder / "regressor")
+    target._use_model(target.folder / "classifier")
+    _use_results(target.folder / "store")
+    _use_results(target.folder / "export")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_made_wrong_is_refused_in_our_own_words_or_read(name, target, tmp_path):
+    attack = target.attacks()[name]
+    for seed in SEEDS:
+        error = failure(attack, seed, tmp_path / "case")
+        assert error is None, f"seed {seed}: {error!r}"
+
+
+SEALED = {
+    "no layers": (["architecture", "hidden"], [], "components.w"),
+    "a huge layer": (["architecture", "hidden"], [10**9], "components.w"),
+    "a text for a number": (["summary", "gamma"], "many", "summary.gamma"),
+    "no outcome": (["summary", "outcomes"], [], "summary.outcomes"),
+    "another feature": (["features"], ["x"], "features"),
+    "a setting of no estimator": (["settings", "colour"], "red", "colour"),
+    "one target of several": (["one_target"], None, "one_target or classes"),
+    "other columns": (["table", "numeric"], ["z"], "table"),
+    "a median that is no number": (["table", "medians"], ["a", 1.0], "table.medians.0"),
+}
+
+
+@pytest.mark.parametrize("case", SEALED)
+def test_a_document_that_was_edited_and_sealed_again_is_refused_by_the_place(case, target, tmp_path):
+    import shutil
+
+    path, value, words = SEALED[case]
+    shutil.copytree(target.folder / "regressor", tmp_path / "m")
+    document = json.loads((tmp_path / "m" / "model.json").read_bytes())
+    place = document
+    for name in path[:-1]:
+        place = place[name]
+    place[path[-1]] = value
+    (tmp_path / "m" / "model.json").write_bytes(sealed(document))
+    with pytest.raises(InputError) as caught:
+        target._use_model(tmp_path / "m")
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+STORES = {
+    "no records": ("results/yacht/ol/split-0.json", ["records"], []),
+    "very many splits": ("store.json", ["profile", "splits"], 10**9),
+    "a table twice": ("store.json", ["profile", "tables"], ["yacht", "yacht"]),
+    "a record of another split": ("results/yacht/ol/split-0.json", ["records", 0, "split"], 3),
+    "a number that is none": ("results/yacht/ol/split-0.json", ["records", 0, "test_rmse"], "low"),
+}
+
+
+@pytest.mark.parametrize("case", STORES)
+def test_a_store_that_was_edited_and_sealed_again_is_refused(case, target, tmp_path):
+    import shutil
+
+    name, path, value = STORES[case]
+    shutil.copytree(target.folder / "store", tmp_path / "s")
+    document = json.loads((tmp_path / "s" / name).read_bytes())
+    place = document
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    (tmp_path / "s" / name).write_bytes(sealed(document))
+    with pytest.raises(InputError) as caught:
+        _use_results(tmp_path / "s")
+    assert "\n" not in str(caught.value)
+
+
+def test_bytes_after_the_arrays_are_refused(target, tmp_path):
+    import shutil
+
+    shutil.copytree(target.folder / "regressor", tmp_path / "m")
+    content = (tmp_path / "m" / "model.safetensors").read_bytes()
+    target._replace_arrays(tmp_path / "m", content + b"hidden")
+    with pytest.raises(InputError, match=r"it has \d+ bytes, but its arrays end at \d+"):
+        target._use_model(tmp_path / "m")
