@@ -27,13 +27,13 @@ def adam(parameters):
 def test_it_trains_and_reports():
     updates, epochs = [], []
     found = fit(
-        mlp(1, inputs=2, hidden=6), loader(), "gaussian", epochs=150, optimiser=adam, cadence=CADENCE,
+        mlp(1, inputs=2, hidden=6), loader(), "gaussian", epochs=80, optimiser=adam, cadence=CADENCE,
         curvature="kron", on_update=updates.append, on_epoch=lambda *seen: epochs.append(seen), quiet=True,
     )  # fmt: skip
-    assert str(found.outcome) == "step limit" and found.outcome.step == 150
-    assert updates == found.history and len(updates) == 300
-    assert [epoch for epoch, _ in epochs] == list(range(1, 151))
-    assert found.history[-1].evidence > found.history[0].evidence + 50
+    assert str(found.outcome) == "step limit" and found.outcome.step == 80
+    assert updates == found.history and len(updates) == 160
+    assert [epoch for epoch, _ in epochs] == list(range(1, 81))
+    assert found.history[-1].evidence > found.history[0].evidence + 20
     assert 0.05 < float(found.tuner.beta.rsqrt()) < 0.3  # the noise is 0.1, that of a start 1
     X = loader().dataset.tensors[0]
     assert found.posterior.predict(X).std.shape == (60, 1)
