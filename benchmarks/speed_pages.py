@@ -166,14 +166,12 @@ def million_weights(found: dict) -> str:
 
 
 def fits(found: dict) -> str:
-    """CPU seconds of whole calls in two source trees."""
-    parts = list(dict.fromkeys(row["part"] for row in found["rows"]))
-    lines = [f"| CPU seconds, before → now | {' | '.join(parts)} |", f"| --- |{' ---: |' * len(parts)}"]
-    by_table: dict[str, list[str]] = {}
+    """CPU seconds of whole fits in two source trees."""
+    lines = ["| `fit`, CPU seconds | before | now | times faster |", "| --- | ---: | ---: | ---: |"]
     for row in found["rows"]:
-        cell = f"{row['old'][0]:.3g} → {row['new'][0]:.3g}, ×{row['ratio']:.2f}"
-        by_table.setdefault(row["table"], []).append(cell)
-    lines += [f"| {table} | {' | '.join(cells)} |" for table, cells in by_table.items()]
+        if row["part"] == "fit":
+            old, new = f"{row['old'][0]:.1f}", f"{row['new'][0]:.1f}"
+            lines.append(f"| {row['table']} | {old} | {new} | {row['ratio']:.2f} |")
     return "\n".join(lines)
 
 
@@ -207,6 +205,7 @@ BLOCKS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {
     "fits": (fits, ("fit_ratio.json",)),
     "deep_steps": (step_ratios, ("step_ratio_20_20_20.json",)),
     "layered_steps": (steps, ("bench_layered.json",)),
+    "steps_50": (step_ratios, ("step_ratio_50.json",)),
 }
 
 

@@ -49,6 +49,8 @@ class Target:
         quick = {"hidden": 3, "members": 2, "max_steps": 3, "random_state": 0}
         model = TableModel.fit(self.frame, "y", OnlineLaplaceRegressor(**quick), holdout=0.2)
         model.save(folder / "regressor")
+        pool = OnlineLaplaceRegressor(preset="fast", max_steps=2, random_state=0)
+        TableModel.fit(self.frame, "y", pool).save(folder / "pool")
         classes = self.frame.assign(y=self.frame.c)[["x", "rate", "y"]]
         TableModel.fit(classes, "y", OnlineLaplaceClassifier(**quick), labels="text").save(
             folder / "classifier"
@@ -85,14 +87,14 @@ class Target:
         }
 
     def _document(self, chance: random.Random, place: Path) -> None:
-        kind = chance.choice(["regressor", "classifier"])
+        kind = chance.choice(["regressor", "pool", "classifier"])
         shutil.copytree(self.folder / kind, place / "m")
         path = place / "m" / "model.json"
         path.write_bytes(sealed(edited(json.loads(path.read_bytes()), chance)))
         self._use_model(place / "m")
 
     def _arrays(self, chance: random.Random, place: Path) -> None:
-        shutil.copytree(self.folder / chance.choice(["regressor", "classifier"]), place / "m")
+        shutil.copytree(self.folder / chance.choice(["regressor", "pool", "classifier"]), place / "m")
         path = place / "m" / "model.safetensors"
         arrays, about = read_arrays(path)
         name = chance.choice(list(arrays))

@@ -27,6 +27,7 @@ def target(tmp_path_factory):
 def test_the_files_are_read_before_anything_is_done_to_them(target):
     target._use_model(target.folder / "regressor")
     target._use_model(target.folder / "classifier")
+    target._use_model(target.folder / "pool")
     _use_results(target.folder / "store")
     _use_results(target.folder / "export")
 

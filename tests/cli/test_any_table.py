@@ -131,7 +131,7 @@ def test_what_should_make_a_person_careful_is_in_the_summary(in_folder):
         "1e+06",
         "'same' has the same value",
         "collinear",
-        "'id' has a number of its own",
+        "'id' numbers the rows",
         "4 different values",
     ):
         assert words in notes
@@ -200,3 +200,26 @@ def test_escape_sequences_and_markup_in_names_never_reach_the_terminal(in_folder
     ):
         _, out, err = in_folder(*command)
         assert "\x1b" not in out + err, command
+
+
+TARGETS = {
+    "too large": ([1e200, -1e200], "the target 'y' holds numbers such as 1e+200, too large or too small"),
+    "dates": (["2024-01-01", "2024-02-01"], "the target 'y' holds dates such as '2024-01-01'"),
+    "times": (["7:30", "8:30"], "the target 'y' holds times such as '7:30'"),
+}
+
+
+@pytest.mark.parametrize("case", TARGETS)
+def test_a_target_that_cannot_be_used_is_named_with_the_remedy(case, in_folder):
+    cells, message = TARGETS[case]
+    pd.DataFrame({"x": np.arange(30.0) % 7, "y": np.resize(np.array(cells, object), 30)}).to_csv(
+        "t.csv", index=False
+    )
+    code, _, err = in_folder("fit", "t.csv", "--target", "y", "--out", "m", *QUICK)
+    assert code == 2 and message in err and len(err.splitlines()) == 1
+
+
+def test_leaving_out_every_column_is_refused_with_the_remedy(in_folder):
+    Path("t.csv").write_text("a,b,y\n" + "".join(f"{i},{i % 3},{i * 2.5}\n" for i in range(30)))
+    code, _, err = in_folder("fit", "t.csv", "--target", "y", "--out", "m", "--drop", "a,b", *QUICK)
+    assert code == 2 and "no column is left to predict from: leave fewer of them out with --drop" in err

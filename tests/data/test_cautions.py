@@ -34,7 +34,7 @@ CAUSES = {
     "row numbers": (
         with_column(RANDOM.permutation(250)[:200]),
         Y,
-        "'x3' has a number of its own for every row",
+        "'x3' numbers the rows, as an identifier does",
     ),
     "a copy of a column": (with_column(3 * X[:, 0] + 1), Y, "(collinear)"),
     "a sum of columns": (with_column(X.sum(1)), Y, "(collinear)"),

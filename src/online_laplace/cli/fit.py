@@ -149,7 +149,7 @@ def fit(
         refused = []
         for one in candidates.values():
             try:
-                one.check_size(count, columns - 1 - len(names(drop)))
+                one.check_size(count, max(1, columns - 1 - len(names(drop))))
             except InputError as error:
                 refused.append(error)
         if len(refused) == len(candidates):

@@ -40,12 +40,12 @@ def cautions(X: Floats, y: Floats | None, names: Sequence[str], numeric: int | N
     constant = [name for name, column in zip(known, numbers.T, strict=True) if column.min() == column.max()]
     if constant:
         found.append(
-            f"{_columns(constant)} the same value in every row and tell nothing",
+            f"{_columns(constant)} the same value in every row: nothing can be learnt from it",
         )
     counting = [name for name, column in zip(known, numbers.T, strict=True) if _numbers_rows(column)]
     if counting:
         found.append(
-            f"{_columns(counting)} a number of its own for every row, as an identifier has: --drop may help"
+            f"{_columns(counting, 'numbers', 'number')} the rows, as an identifier does: --drop may help"
         )
     rest = [j for j, name in enumerate(known) if name not in constant]
     dependent = [known[rest[j]] for j in _dependent(numbers[:, rest])]
@@ -63,7 +63,7 @@ def _few_rows(n: int) -> list[str]:
 def _copies(X: Floats, y: Floats | None) -> list[str]:
     rows = X if y is None else np.column_stack([X, y])
     copies = len(rows) - len(np.unique(rows, axis=0))
-    if copies < max(1, COPIES * len(rows)):
+    if copies < max(2, COPIES * len(rows)):
         return []
     share = copies / len(rows)
     return [f"{copies:,} rows ({share:.0%}) are copies of others: they count as evidence of their own"]

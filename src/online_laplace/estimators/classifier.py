@@ -34,12 +34,17 @@ PREDICTIVE = ("auto", *FORMS)
 class OnlineLaplaceClassifier(ClassifierMixin, OnlineLaplaceEstimator):  # type: ignore[misc]
     """Neural-network classification that learns its weight decay while it trains.
 
-    A small ensemble of networks is trained; the evidence says how strongly to regularise. Each member leaves
-    out one fold of the rows, and how well it predicts that fold decides how probabilities follow from the
-    networks, so that they can be taken at their word. Inputs are standardised inside.
+    Told nothing of the network, it trains a small pool of candidates: class frequencies, logistic regression
+    and a few networks. Each candidate's members leave some of the rows out in turn, and what they say of
+    these rows decides how much each candidate counts, and how probabilities follow from its networks, so that
+    they can be taken at their word. Name a network (`hidden`, `prior`, `members`, …) and it is that network
+    alone, whose members leave out one fold each. Within a network the evidence says how strongly to
+    regularise. Inputs are standardised inside.
 
     Parameters:
-        hidden: Units of the hidden layers, such as 20 or (20, 20); () is logistic regression.
+        hidden: Units of the hidden layers of one network, such as 20 or (20, 20); () is logistic regression.
+            Naming this or one of the next five means exactly that network and no pool; what is then left out
+            is 20 tanh units, OL by Gauss-Newton, one weight decay, 5 members.
         activation: tanh, relu, gelu or silu.
         procedure: What the hyperparameters are fitted to: "ol", the network itself, or "lm", its linear
             approximation.
@@ -47,23 +52,31 @@ class OnlineLaplaceClassifier(ClassifierMixin, OnlineLaplaceEstimator):  # type:
         prior: What shares a weight decay: all weights ("scalar"), those of a layer ("layerwise"), or those
             of an input ("ard"), which also tells how relevant each input is.
         members: The number of networks, from different initial weights, and of folds. One network is trained
-            on all rows, and nothing is left to choose by.
-        max_steps: The most steps of one call of `fit`.
-        tol: A member stops early once it is at an optimum to within this; 0 never stops early.
+            on all rows, and nothing is chosen by rows it has not seen.
+        max_steps: The most steps of one call of `fit`; by default the preset's, or 40 of a named network.
+        tol: A member of a named network stops early once it is at an optimum to within this; 0 never does.
         warm_start: Whether another call of `fit` goes on from where the last one ended, for another
-            `max_steps` steps, with the scaling and the classes of the first. The folds are those of the rows
-            given: with other rows, a member may have seen before what it now leaves out.
-        random_state: Seeds the initial weights; an int makes `fit` repeatable. Folds depend on the rows
-            alone.
+            `max_steps` steps, with the scaling and the classes of the first; for a named network. The folds
+            are those of the rows given: with other rows, a member may have seen what it now leaves out.
+        random_state: Seeds the initial weights; an int makes `fit` repeatable. Which rows are left out
+            depends on the rows alone.
         device: A torch device, such as "cpu" or "cuda".
-        verbose: Whether to show a progress bar on stderr.
+        verbose: Whether to show progress on stderr.
         predictive: How probabilities follow from logits with a covariance: "plug-in", the softmax of the
             logits; "probit", MacKay's approximation; "bridge", the Laplace bridge to a Dirichlet;
             "monte-carlo", the mean over draws with a fixed seed; or "auto", the one under which the rows left
             out are most probable. In all of them the rows left out choose a temperature too.
+        preset: "fast", "balanced" or "best": how large the pool is, and how long it trains.
+        time_limit: Seconds that the fit of a preset may take: candidates and steps are left out to keep it.
+        n_jobs: Candidates' members are tasks of joblib; None is a thread a core, or what
+            `joblib.parallel_config` says, such as a Dask cluster.
 
     Attributes:
         classes_: The labels, sorted.
+        leaderboard_: Only of a pool: a dict for every candidate at every length of training, the heaviest
+            first: `candidate`, `steps`, `weight`, `log_likelihood` out of fold, `predictive` and
+            `temperature`, `log_evidence`, `seconds`, `outcome`. What follows is, of a pool, that of its
+            heaviest network.
         predictive_: The form of the probabilities; "probit" where there was nothing to choose it by.
         temperature_: Every network's probabilities are raised to 1/temperature_ and normalised; 1 where there
             was nothing to choose it by.
@@ -73,11 +86,11 @@ class OnlineLaplaceClassifier(ClassifierMixin, OnlineLaplaceEstimator):  # type:
         gamma_: The effective number of parameters, averaged over members.
         log_evidence_: The log evidence of the labels, averaged over members, each for the rows it saw: the
             higher, the better the settings suit the data.
-        relevance_: Only with prior="ard": one number per feature, by how much the log-odds of one class to
-            another move with one standard deviation of the feature, near the training rows: root mean square
-            over rows and pairs of classes. 0 for a feature that the networks ignore.
-        history_: What was seen along the way: `steps` (T,), and `alpha`, `gamma`, `laplace_evidence`,
-            `tangent_evidence`, `distance` and others by name, (T, members) or (T, members, ·).
+        relevance_: Only of a pool or with prior="ard": one number per feature, by how much the log-odds of
+            one class to another move with one standard deviation of the feature, near the training rows: root
+            mean square over rows and pairs of classes. 0 for a feature that the networks ignore.
+        history_: What was seen along the way, empty of a pool: `steps` (T,), and `alpha`, `gamma`,
+            `laplace_evidence`, `tangent_evidence`, `distance` and others by name, (T, members, …).
         outcome_: How training ended: "converged", "step limit", or what went wrong with a member.
         n_iter_: The number of steps taken.
         n_features_in_: The number of features.

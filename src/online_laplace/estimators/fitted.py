@@ -19,7 +19,6 @@ from online_laplace.model.mlp import MLP
 from online_laplace.model.model import Model
 from online_laplace.model.prior import Hyper
 from online_laplace.posterior.posterior import Posterior
-from online_laplace.posterior.stacked import FEW_ROWS, predict_each, stack_posteriors
 from online_laplace.predictive.distribution import Component, mixture_of
 from online_laplace.threads import one_thread_each
 from online_laplace.train.trajectory import Snapshots
@@ -46,11 +45,10 @@ class FittedNetworks:
     inputs: Scaler
     target: Scaler
     _posteriors: dict[int, Posterior] = field(default_factory=dict, repr=False)
-    _stacks: list[Posterior] = field(default_factory=list, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Factors are not carried along: they are large and follow from the rest."""
-        return {**vars(self), "_posteriors": {}, "_stacks": []}
+        return {**vars(self), "_posteriors": {}}
 
     @property
     def network(self) -> MLP:
@@ -87,20 +85,8 @@ class FittedNetworks:
     def predictions(self, X: Floats) -> Iterator[Component]:
         """What each network predicts at every row, (m, k), one by one."""
         rows = self._tensor(X)
-        return (_sound(part).to_units(self.units) for part in self._predictions(rows))
-
-    def _predictions(self, rows: Tensor) -> Iterator[Component]:
-        """What each network predicts; at a few rows all networks are one program."""
-        if len(rows) > FEW_ROWS or not self._cacheable:
-            for posterior in self.posteriors():
-                yield posterior.predict(rows)
-            return
-        if not self._stacks:
-            w, alpha, beta = (values.clone() for values in self.snapshots)
-            each = [self.rows_of(c) for c in range(len(self))]
-            self._stacks.extend(stack_posteriors(self.model, w, Hyper(alpha, beta, self.model.prior), each))
-        for stack in self._stacks:
-            yield from predict_each(replace(stack, model=self.model), rows)
+        each = (posterior.predict(rows) for posterior in self.posteriors())
+        return (_sound(part).to_units(self.units) for part in each)
 
     @one_thread_each()
     def covariance(self, X: Floats, *, noise: bool) -> Tensor:
@@ -184,11 +170,11 @@ class FittedNetworks:
 
     @property
     def _cacheable(self) -> bool:
-        """Whether all the factors can stay in memory, one by one and stacked."""
+        """Whether all the factors can stay in memory."""
         residuals, weights = self.rows.n * self.model.likelihood.outputs, self.network.d_w
         # The factor in its matrix's place, and what the dual forms hold of the Jacobian.
         held = self.rows.n * self.network.factors_per_row if residuals < weights else 0
-        return 2 * (min(residuals, weights) ** 2 + held) * len(self) <= CACHED_NUMBERS
+        return (min(residuals, weights) ** 2 + held) * len(self) <= CACHED_NUMBERS
 
     def _posterior(self, c: int) -> Posterior:
         # Copied, so that a fitted and a loaded model hand the very same memory layout to the linear algebra.

@@ -51,7 +51,7 @@ def choose_predictive(networks: FittedNetworks, form: str) -> FittedNetworks:
     assert isinstance(likelihood, Categorical)
     model = replace(networks.model, likelihood=replace(likelihood, form=chosen, temperature=temperature))
     kept = {c: replace(posterior, model=model) for c, posterior in networks._posteriors.items()}
-    return replace(networks, model=model, _posteriors=kept, _stacks=[])
+    return replace(networks, model=model, _posteriors=kept)
 
 
 def _left_out(networks: FittedNetworks) -> list[LeftOut]:

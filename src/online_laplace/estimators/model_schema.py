@@ -27,6 +27,8 @@ from online_laplace.train.outcome import SEVERITY
 Plain = bool | int | float | str | None
 # What the weights of a pool may be off one in sum.
 TOTAL = 1e-6
+# No number of a scaled problem is larger, and none in the user's units if it has a standard deviation.
+LARGEST_SCALED, LARGEST_OWN = 1e30, 1e155
 Digest = Annotated[str, StringConstraints(pattern=re.compile(r"^[0-9a-f]{64}$"))]
 
 
@@ -207,6 +209,10 @@ def _of(
     )
     if array.dtype != (torch.float32 if single else torch.float64) or not fits:
         raise DamagedFileError(f"{name}: {tuple(array.shape)} numbers of {array.dtype} are not what it has")
-    if array.isnan().any() or (finite and array.isinf().any()) or (positive and (array <= 0).any()):
-        raise DamagedFileError(f"{name}: a number is not {'positive and finite' if positive else 'finite'}")
+    most = LARGEST_OWN if name.startswith(("inputs.", "target.", "held_out.")) else LARGEST_SCALED
+    too_large = (array.abs() > most) & (array.isfinite() | finite)
+    if array.isnan().any() or too_large.any() or (positive and (array <= 0).any()):
+        raise DamagedFileError(
+            f"{name}: a number in it is {'not positive, or ' if positive else ''}too large"
+        )
     return array

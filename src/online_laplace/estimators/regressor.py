@@ -30,12 +30,17 @@ from online_laplace.pool.numbers import Numbers
 class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: ignore[misc]
     """Neural-network regression that learns its noise level and weight decay while it trains.
 
-    A small ensemble of networks is trained on all rows, without a validation set: the evidence says how
+    Told nothing of the network, it trains a small pool of candidates: a constant, a line and a few networks.
+    Each candidate's members leave some of the rows out in turn, and what they say of these rows decides how
+    much each candidate counts; no row is lost to a validation set. Name a network (`hidden`, `prior`,
+    `members`, …) and it is that network alone, trained on all rows. Within a network the evidence says how
     strongly to regularise and how noisy the target is. Predictions come with error bars. Inputs and target
     are standardised inside; everything comes out in the target's units.
 
     Parameters:
-        hidden: Units of the hidden layers, such as 50 or (50, 50).
+        hidden: Units of the hidden layers of one network, such as 50 or (50, 50). Naming this or one of the
+            next five means exactly that network and no pool; what is then left out is 50 tanh units, OL by
+            Gauss-Newton, one weight decay, 5 members.
         activation: tanh, relu, gelu or silu.
         procedure: What the hyperparameters are fitted to: "ol", the network itself, or "lm", its linear
             approximation.
@@ -43,17 +48,22 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
         prior: What shares a weight decay: all weights ("scalar"), those of a layer ("layerwise"), or those
             of an input ("ard"), which also tells how relevant each input is.
         members: The number of networks, from different initial weights.
-        max_steps: The most steps of one call of `fit`.
-        tol: A member stops early once it is at an optimum to within this; 0 never stops early.
+        max_steps: The most steps of one call of `fit`; by default the preset's, or 120 of a named network.
+        tol: A member of a named network stops early once it is at an optimum to within this; 0 never does.
         warm_start: Whether another call of `fit` goes on from where the last one ended, for another
-            `max_steps` steps, with the scaling of the first.
+            `max_steps` steps, with the scaling of the first; for a named network.
         random_state: Seeds the initial weights; an int makes `fit` repeatable.
         device: A torch device, such as "cpu" or "cuda".
-        verbose: Whether to show a progress bar on stderr.
+        verbose: Whether to show progress on stderr.
         likelihood: "gaussian"; "student-t" for targets with gross errors; "poisson" for counts.
-        noise: "constant", or "varying": the networks also learn how noisy the target is, row by row.
+        noise: "constant", or "varying": the networks also learn how noisy the target is, row by row. None
+            leaves it to the pool, where both take part, and is constant for a named network.
         resolution: The step in which the target was recorded, such as 1 for whole numbers; None finds it out,
             0 is none. The noise is never taken to be less than the rounding to that step.
+        preset: "fast", "balanced" or "best": how large the pool is, and how long it trains.
+        time_limit: Seconds that the fit of a preset may take: candidates and steps are left out to keep it.
+        n_jobs: Candidates' members are tasks of joblib; None is a thread a core, or what
+            `joblib.parallel_config` says, such as a Dask cluster.
 
     Attributes:
         noise_std_: The noise's standard deviation in the target's units, a float, or one per target; where
@@ -61,17 +71,21 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
         resolution_: The step whose rounding bounds the noise from below, 0 where there is none: a float, or
             one per target.
         beta_: The noise precision, 1 / noise_std_².
+        leaderboard_: Only of a pool: a dict for every candidate at every length of training, the heaviest
+            first: `candidate`, `steps`, `weight` in the predictive distribution, `mean_weight` in `predict`,
+            `log_likelihood` and `rmse` out of fold, `log_evidence`, `seconds`, `outcome`.
         alpha_: The weights' prior precision (inputs and target standardised): a float, or one per group of
-            `groups_`. The members' prior variances are averaged.
+            `groups_`. The members' prior variances are averaged. This and the next five are, of a pool, those
+            of its heaviest network.
         groups_: The names of the groups of weights that share a precision.
         gamma_: The effective number of parameters, averaged over members.
         log_evidence_: The log evidence of the targets in their own units, averaged over members: the higher,
             the better the settings suit the data.
-        relevance_: Only with prior="ard": one number per feature, by how many standard deviations of the
-            target the prediction moves with one of the feature, near the training rows; 0 for a feature that
-            the networks ignore.
-        history_: What was seen along the way: `steps` (T,), and `alpha`, `beta`, `gamma`, `laplace_evidence`,
-            `tangent_evidence`, `distance` and others by name, (T, members) or (T, members, ·).
+        relevance_: Only of a pool or with prior="ard": one number per feature, by how many standard
+            deviations of the target the prediction moves with one of the feature, near the training rows; 0
+            for a feature that the networks ignore.
+        history_: What was seen along the way, empty of a pool: `steps` (T,), and `alpha`, `beta`, `gamma`,
+            `laplace_evidence`, `tangent_evidence`, `distance` and others by name, (T, members, …).
         outcome_: How training ended: "converged", "step limit", or what went wrong with a member.
         n_iter_: The number of steps taken.
         n_features_in_: The number of features.
@@ -179,6 +193,7 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
     ) -> Any:
         """Predict the mean at the rows of X; with `return_std` or `return_cov`, also how sure it is.
 
+        Of a pool it is a mean stacked for the least squared error, which is not quite that of `predict_dist`.
         `noise=True` describes a new observation: the noise is part of its standard deviation and, on the
         diagonal, of the covariance. `noise=False` describes the function without its noise.
 

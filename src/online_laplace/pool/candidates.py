@@ -95,23 +95,16 @@ PRESETS: Mapping[str, Preset] = {
 }
 
 # Of classes, which have no noise of another kind.
+_SMALL, _SMALL_LAYERWISE = _network((20,), "scalar"), _network((20,), "layerwise")
 CLASS_PRESETS: Mapping[str, Preset] = {
-    "fast": Preset((CONSTANT, LINEAR, _network((20,), "scalar")), 5, 10, 3, (20, 40)),
-    "balanced": Preset(
-        (CONSTANT, LINEAR, _network((20,), "scalar"), _network((20,), "ard")), 8, 16, 3, (20, 40)
-    ),
+    "fast": Preset((CONSTANT, LINEAR, _SMALL), 5, 10, 3, (10, 20, 40)),
+    "balanced": Preset((CONSTANT, LINEAR, _SMALL, _SMALL_LAYERWISE), 8, 16, 3, (10, 20, 40)),
     "best": Preset(
-        (
-            CONSTANT,
-            LINEAR,
-            _network((20,), "scalar"),
-            _network((20,), "ard"),
-            _network((20, 20), "layerwise"),
-        ),
+        (CONSTANT, LINEAR, _SMALL, _SMALL_LAYERWISE, _network((20,), "ard"), _LAYERWISE),
         20,
         20,
         2,
-        (20, 40, 80),
+        (10, 20, 40, 80),
     ),
 }
 

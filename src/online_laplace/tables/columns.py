@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from online_laplace.errors import InputError, known_name
 from online_laplace.files.sealed import DamagedFileError
 from online_laplace.tables.kinds import (
+    LARGEST_WHOLE,
     different_texts,
     examine,
     is_text,
@@ -145,7 +146,7 @@ class Columns:
         values = numbers_of(frame, self.target, self.target_notation)
         if self.labels is None:
             return values
-        broken = np.flatnonzero(values != np.floor(values))
+        broken = np.flatnonzero((values != np.floor(values)) | (np.abs(values) > LARGEST_WHOLE))
         if len(broken):
             raise InputError(
                 f"column {self.target!r}, row {broken[0] + 1}: {values[broken[0]]:g} is no whole number, "

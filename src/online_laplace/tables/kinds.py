@@ -268,7 +268,7 @@ def _extreme(frame: pd.DataFrame, name: str, notation: Notation) -> Problem | No
 
 def _huge(name: str, example: str) -> Problem:
     what = f"holds whole numbers above 2^53, such as {example}, which only texts can tell apart"
-    return Problem(name, what, "they look like identifiers")
+    return Problem(name, what, "if they are codes, give them a letter")
 
 
 def _float(cell: Any, notation: Notation) -> float:

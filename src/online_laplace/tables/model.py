@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from online_laplace.data.cautions import cautions
+from online_laplace.data.scaling import Scaler
 from online_laplace.errors import InputError, known_name
 from online_laplace.estimators.classifier import OnlineLaplaceClassifier
 from online_laplace.estimators.labels import places
@@ -88,6 +89,8 @@ class TableModel:
             raise InputError(
                 f"the target {target!r} is constant ({value} in every row to fit): there is nothing to learn"
             )
+        if labels is None:
+            _check_spread(y, target)
         held_out = (columns.features(out), columns.targets(out)) if len(out) else None
         careful = cautions(X.to_numpy(), y if labels is None else None, columns.names, len(columns.numeric))
         columns = replace(columns, remarks=(*remarks, *columns.remarks, *careful))
@@ -183,6 +186,16 @@ class TableModel:
                 return cls(columns, estimator)
             y = rows[1] if columns.labels is None else estimator.classes_[rows[1].astype(np.int64)]
             return cls(columns, estimator, (pd.DataFrame(rows[0], columns=columns.names), y))
+
+
+def _check_spread(y: Any, target: str) -> None:
+    """Refuse a target that cannot be standardised, by name."""
+    try:
+        Scaler.fit(y)
+    except InputError as error:
+        largest = y[np.abs(y).argmax()]
+        what = f"the target {target!r} holds numbers such as {largest:g}, too large or too small"
+        raise InputError(f"{what}: change its unit") from error
 
 
 def _part(

@@ -9,8 +9,8 @@ import numpy as np
 
 from online_laplace.errors import InputError, known_name
 from online_laplace.tables.columns import check_column
-from online_laplace.tables.kinds import MOST_CATEGORIES, is_code, is_text, numbers_of
-from online_laplace.tables.notation import Notation, is_number, recognise
+from online_laplace.tables.kinds import LARGEST_WHOLE, MOST_CATEGORIES, is_code, is_text, numbers_of
+from online_laplace.tables.notation import Notation, is_number, recognise, share_of_dates
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,6 +55,8 @@ def decide_task(frame: pd.DataFrame, target: str, wanted: str = "auto") -> Task:
             )
         known = {"count": "whole", "spoilt": "text"}
         return Task(wanted, _checked(column, target, known.get(kind, kind)))
+    if kind == "text":
+        _refuse_moments(column, target)
     if kind in ("text", "boolean"):
         words = "text" if kind == "text" else "booleans"
         return Task("classification", _checked(column, target, kind), f"the target holds {words}")
@@ -66,6 +68,19 @@ def decide_task(frame: pd.DataFrame, target: str, wanted: str = "auto") -> Task:
         hint = "the target holds whole numbers from 0 on: if it counts something, there is --task counts"
         return Task("regression", hint=hint)
     return Task("regression")
+
+
+def _refuse_moments(column: pd.Series, target: str) -> None:
+    """Dates and times are no classes, unless the caller says so."""
+    texts = [str(one) for one in column.unique()]
+    found = recognise(texts)
+    times = isinstance(found, Notation) and found.kind == "clock"
+    if times or share_of_dates(texts) > 0.5:
+        what = "times" if times else "dates"
+        raise InputError(
+            f"the target {target!r} holds {what} such as {texts[0]!r}: turn them into numbers, or take them "
+            "as classes with --task classification"
+        )
 
 
 def _are_few(different: int, rows: int) -> bool:
@@ -98,8 +113,8 @@ def _kind(column: pd.Series) -> str:
         # Numbers with a word among them are a mistake, which has a message of its own.
         return "spoilt" if len(column) and 0.5 < numbers.mean() < 1 else "text"
     values = column.to_numpy(dtype=float)
-    if not np.all(np.isfinite(values)) or np.any(values != np.floor(values)):
-        return "number"
+    if not np.all(np.abs(values) <= LARGEST_WHOLE) or np.any(values != np.floor(values)):
+        return "number"  # and so are those that no whole number can hold
     return "count" if np.all(values >= 0) else "whole"
 
 

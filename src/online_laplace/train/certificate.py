@@ -36,8 +36,8 @@ def certify(
     tangent: TangentModel, hyper: Hyper, H: Precision, seen: Statistics, newton_step: Tensor
 ) -> Certificate:
     """The certificate at w, given −H⁻¹∇ℓ_f(w) (…, d_w), the step to v*."""
-    # What is pruned is out of the problem.
-    alive = hyper.alive
+    # What is pruned is out of the problem, once its weights are zero.
+    alive = torch.where(tangent.w == 0, hyper.alive, 1.0)
     gradient, newton_step = tangent.gradient(hyper) * alive, newton_step * alive
     decay = hyper.weight_precision * tangent.w
     to_prior = H.solve(decay)
