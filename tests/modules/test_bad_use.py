@@ -138,16 +138,21 @@ def test_losses_that_are_no_numbers(where):
 
 def test_precisions_that_leave_the_numbers_end_the_run_and_stay_as_they_were():
     module = mlp(2)
-    x, y = data(module)
-    tuner = OnlineLaplace(module, "gaussian", n_data=8)
-    with torch.no_grad():
-        for p in module.parameters():
-            p.mul_(1e-200)  # α = γ / ‖w‖² overflows
+    x, _ = data(module)
+    tuner = OnlineLaplace(module, "gaussian", n_data=8, curvature="full")
     with pytest.raises(
-        DivergedError, match=r"diverged: alpha left the numbers that float64 resolves at step 1"
+        DivergedError, match=r"diverged: beta left the numbers that float64 resolves at step 1"
     ):
-        tuner.update(x, y)
-    assert set(tuner.alpha.values()) == {1.0}
+        tuner.update(x, module(x).detach())  # β = (n − γ) / 0
+    assert set(tuner.alpha.values()) == {1.0} and tuner.beta == 1
+
+
+def test_a_prior_precision_that_runs_away_prunes_its_group_and_is_told():
+    module = mlp(2)
+    nn.init.zeros_(module[0].bias)  # α = γ / 0
+    tuner = OnlineLaplace(module, "gaussian", n_data=8, curvature="full")
+    assert tuner.update(*data(module)).pruned == ("0.bias",)
+    assert tuner.update(*data(module)).pruned == ("0.bias",)
 
 
 def test_dropout_in_train_mode():

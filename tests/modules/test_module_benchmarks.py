@@ -53,3 +53,9 @@ def test_digits_are_scored_by_every_model(monkeypatch):
     assert all(0 <= row["accuracy"] <= 1 and row["log_loss"] > 0 for row in found.values())
     rows = [{"model": name, "seed": seed, **row} for name, row in found.items() for seed in (0, 1)]
     assert len(digits.table_lines(rows)) == 7
+
+
+def test_the_guide_shows_the_stored_runs():
+    stored = json.loads((ROOT / "docs" / "data" / "digits.json").read_text())["rows"]
+    assert {row["seed"] for row in stored} == {0, 1, 2, 3, 4} and {row["epochs"] for row in stored} == {40}
+    assert "\n".join(digits.table_lines(stored)) in (ROOT / "docs" / "guides" / "modules.md").read_text()

@@ -58,7 +58,8 @@ class Update:
     By group α and γ, by noise precision β; `evidence` is that of all `n_data` rows at the precisions before
     the update, L_f, or L_h where the mean is the mode. It is estimated from `rows` rows, decayed ones
     counted in part; `probes` says by how many random signs the sum over outputs was taken, None being all
-    outputs. `held_back` names the groups, and "noise", whose precision was kept to the cadence's limit.
+    outputs. `held_back` names the groups, and "noise", whose precision was kept to the cadence's limit;
+    `pruned` the groups whose α has run away to infinity, and stays there.
     Standard errors over the probes are there where γ and the evidence are estimated by them (matrix-free).
     `exact` says that nothing is estimated: the whole curvature of all rows at the present weights.
     """
@@ -74,6 +75,7 @@ class Update:
     n_data: int
     probes: int | None
     held_back: tuple[str, ...] = ()
+    pruned: tuple[str, ...] = ()
     evidence_error: float | None = None
     gamma_error: dict[str, float] | None = None
 

@@ -175,5 +175,8 @@ def _resume(
         raise InputError(f"{path} is the checkpoint of another run: {error}") from error
     if state["loader"] is not None and loader_state(loader) is not None:
         loader.generator.set_state(state["loader"])
-    history += [Update(**{**one, "held_back": tuple(one["held_back"])}) for one in state["history"]]
+    history += [
+        Update(**{**one, **{name: tuple(one[name]) for name in ("held_back", "pruned")}})
+        for one in state["history"]
+    ]
     losses += state["losses"]

@@ -227,6 +227,7 @@ class OnlineLaplace:
             n_data=self.n_data,
             probes=None if step.H.exact and estimate is None else self.probes.count,
             held_back=held_back,
+            pruned=tuple(name for name, gone in by_name(self._prior.names, hyper.pruned).items() if gone),
             evidence_error=None if estimate is None else 0.5 * float(estimate.log_contraction_error),
             gamma_error=None if estimate is None else by_name(self._prior.names, estimate.gamma_error),
         )
