@@ -165,7 +165,7 @@ def test_samples_repeat_under_their_seed():
 @pytest.mark.parametrize(
     ("n", "network", "prior", "form"),
     [
-        (3, MLP(2, (3,)), "scalar", "dual"),
+        (3, MLP(2, (3,)), "scalar", "layered"),
         (50, MLP(2, (3,)), "scalar", "primal"),
         (200, MLP(8, (50, 50)), "scalar", "layered"),
         (200, MLP(8, (50, 50)), "ard", "layered"),

@@ -35,7 +35,7 @@ BAD_SETTINGS = {
     "tol word": ({"tol": "small"}, "tol must be zero or a positive number"),
     "device": ({"device": "abacus"}, "device 'abacus' is not known"),
     "no device": ({"device": None}, "device must be the name of a torch device"),
-    "no activation": ({"activation": None}, "unknown activation None: choose one of"),
+    "time for a network": ({"hidden": 5, "time_limit": 10}, "time_limit is for a preset"),
     "no prior": ({"prior": ["ard"]}, "unknown prior ['ard']"),
     "random state": ({"random_state": "dice"}, "random_state must be a whole number"),
 }
@@ -47,6 +47,26 @@ def test_a_setting_that_cannot_be_used_is_refused_by_name(case):
     with pytest.raises(InputError) as caught:
         OnlineLaplaceRegressor(**(QUICK | settings)).fit(X, Y)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"preset": "quick"}, "unknown preset 'quick': choose one of"),
+        ({"time_limit": 0}, "time_limit must be a positive number of seconds"),
+        ({"max_steps": 0}, "max_steps must be a whole number of at least 1"),
+    ],
+)
+def test_a_setting_of_a_pool_that_cannot_be_used_is_refused_by_name(settings, message):
+    with pytest.raises(InputError, match=message):
+        OnlineLaplaceRegressor(**settings).fit(X, Y)
+
+
+def test_groups_that_are_not_one_for_each_row_are_refused():
+    with pytest.raises(InputError, match="groups must name a group for each of the 10 rows"):
+        OnlineLaplaceRegressor(preset="fast", max_steps=2).fit(X, Y, groups=[1, 2, 3])
+    with pytest.raises(InputError, match="groups has a value that is missing"):
+        OnlineLaplaceRegressor(preset="fast", max_steps=2).fit(X, Y, groups=[np.nan] * 10)
 
 
 BAD_DATA = {

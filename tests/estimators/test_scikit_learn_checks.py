@@ -55,24 +55,25 @@ def test_no_check_is_left_out():
     assert not tags.regressor_tags.poor_score
 
 
-def test_a_regressor_made_without_arguments_has_the_default_configuration():
+@pytest.mark.parametrize("kind", [OnlineLaplaceRegressor, OnlineLaplaceClassifier])
+def test_an_estimator_made_without_arguments_takes_a_pool_and_one_that_names_a_network_does_not(kind):
     from online_laplace import defaults
 
-    settings = OnlineLaplaceRegressor().get_params()
-    for name in ("hidden", "activation", "procedure", "optimiser", "prior", "members"):
-        assert settings[name] == getattr(defaults, name.upper())
-    assert settings["max_steps"] == defaults.STEPS
-
-
-def test_a_classifier_made_without_arguments_has_the_default_configuration():
-    from online_laplace import defaults
-
-    settings = OnlineLaplaceClassifier().get_params()
-    for name in ("activation", "procedure", "optimiser"):
-        assert settings[name] == getattr(defaults, name.upper())
-    for name in ("hidden", "prior", "members"):
-        assert settings[name] == getattr(defaults, f"CLASS_{name.upper()}")
-    assert settings["max_steps"] == defaults.CLASS_STEPS
+    settings = kind().get_params()
+    named = ("hidden", "activation", "procedure", "optimiser", "prior", "members", "max_steps")
+    assert all(settings[name] is None for name in named) and settings["preset"] == defaults.PRESET
+    assert not kind()._is_named and not kind(max_steps=30, preset="fast")._is_named
+    network = defaults.NETWORK if kind is OnlineLaplaceRegressor else defaults.CLASS_NETWORK
+    for given in ({"hidden": 7}, {"prior": "ard"}, {"members": 2}, {"warm_start": True}):
+        model = kind(**given)
+        trained = model._settings()
+        told = {
+            "hidden": trained.architecture.hidden,
+            "members": trained.members,
+            "max_steps": trained.plan.steps,
+        }
+        expected = {name: network[name] for name in told} | {k: v for k, v in given.items() if k in told}
+        assert told == expected | {"hidden": (7,) if "hidden" in given else network["hidden"]}
     assert not OnlineLaplaceClassifier().__sklearn_tags__().target_tags.multi_output
 
 

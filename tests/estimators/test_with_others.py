@@ -104,7 +104,11 @@ def test_importing_the_package_waits_for_no_library():
     assert done.stdout.strip() == "[]"
 
 
-def test_a_verbose_fit_shows_a_bar_on_stderr(rows, capsys):
+def test_a_verbose_fit_tells_its_progress_on_stderr(rows, capsys, monkeypatch):
+    monkeypatch.setattr("online_laplace.progress.PAUSE", 0.0)
     OnlineLaplaceRegressor(**QUICK, verbose=True).fit(*rows)
     out, err = capsys.readouterr()
-    assert out == "" and "20/20" in err
+    assert out == "" and "/20 steps" in err
+    OnlineLaplaceRegressor(preset="fast", max_steps=3, verbose=True, random_state=0).fit(*rows)
+    out, err = capsys.readouterr()
+    assert out == "" and "4 candidates, about" in err and "20-20 tanh layerwise" in err

@@ -69,12 +69,17 @@ def mackay_update(hyper: Hyper, seen: Statistics, *, prune: bool = False) -> Hyp
     """α_g = γ_g / ‖μ_g‖², and β as the likelihood has it, (n − γ) / ‖z‖².
 
     An α_g that runs away to infinity prunes its group: it stops at `pruned_precision` and stays there. A
-    group that the data no longer determine keeps its α or, with `prune`, is pruned as well: that is for
-    callers who then put its weights to zero. With several groups no α falls below `least_precision`.
+    group that the data no longer determine keeps its α or, with `prune`, is pruned as well if its weights are
+    as good as zero: that is for callers who then put them to zero. (Weights that are not may matter where
+    the curvature does not see it: a noise at its floor has none.) With several groups no α falls below
+    `least_precision`.
     """
     infinite = pruned_precision(seen.gamma.dtype)
     alpha = (seen.gamma / seen.norm).clamp(least_precision(hyper), infinite)
-    kept = torch.full_like(alpha, infinite) if prune else hyper.alpha
+    kept = hyper.alpha
+    if prune:
+        negligible = seen.norm <= hyper.prior.sizes * torch.finfo(seen.norm.dtype).eps ** 0.5
+        kept = torch.where(negligible, infinite, kept)
     alpha = torch.where(pruned(hyper, seen.gamma), kept, alpha)
     alpha = torch.where(hyper.pruned, hyper.alpha, alpha)
     return hyper.with_values(alpha, seen.likelihood.update(hyper.beta, seen.misfit, seen.spent, seen.n))
