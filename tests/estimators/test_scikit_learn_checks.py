@@ -21,6 +21,9 @@ ESTIMATORS = [
     OnlineLaplaceClassifier(hidden=(5,), members=1, max_steps=15, prior="ard", procedure="lm"),
     OnlineLaplaceClassifier(hidden=5, members=2, max_steps=100, optimiser="adam", predictive="probit"),
     OnlineLaplaceClassifier(members=2),
+    # Pools, as the estimators come, but for the length of their training.
+    OnlineLaplaceRegressor(preset="fast", max_steps=3),
+    OnlineLaplaceClassifier(preset="fast", max_steps=3),
 ]
 
 

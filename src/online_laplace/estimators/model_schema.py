@@ -80,7 +80,7 @@ class PoolSchema(Strict):
     """A stacked pool."""
 
     narrowing: Annotated[float, Field(gt=0)]
-    noise_variance: Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=1)]
+    noise_variance: list[Annotated[float, Field(ge=0)]]  # of classes there is none
     parts: Annotated[list[PartSchema], Field(min_length=1)]
     leaderboard: list[dict[str, Plain]]
 

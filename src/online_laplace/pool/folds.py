@@ -133,7 +133,7 @@ class LeftOut:
         rows = flat[order]
         first = torch.searchsorted(rows, rows)  # where each row's own begin
         time = torch.arange(len(rows), device=rows.device) - first
-        times = int(time.max()) + 1
+        times = int(time.max()) + 1 if len(time) else 1
         collected = values.new_zeros(times, n, *values.shape[2:])
         collected[time, rows] = values.flatten(0, 1)[order]
         there = torch.zeros(times, n, dtype=torch.bool, device=rows.device)
@@ -142,7 +142,7 @@ class LeftOut:
 
 
 def _padded(numbers: list[Integers], like: Tensor) -> tuple[Tensor, Tensor]:
-    longest = max(map(len, numbers))
+    longest = max(1, *map(len, numbers))  # where nobody leaves anything out there is padding alone
     padded = np.zeros((len(numbers), longest), dtype=np.int64)
     counts = np.zeros((len(numbers), longest))
     for m, rows in enumerate(numbers):

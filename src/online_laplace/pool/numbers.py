@@ -50,9 +50,11 @@ class Numbers:
         """The noise of the mixture, an average over the rows left out: (k,)."""
         total = problem.rows.y.new_zeros(problem.rows.targets)
         for entry in (entry for entry in entries if entry.weight > 0):
-            by_row, there = problem.left_out.by_row(entry.stage.said["noise"].mean(1), problem.rows.n)
+            said = entry.stage.said["noise"].mean(1)
+            by_row, there = problem.left_out.by_row(said, problem.rows.n)
             each = by_row.sum(0) / there.sum(0).clamp(min=1).unsqueeze(-1)
-            total += entry.weight * each[there.any(0)].mean(0)
+            some = there.any(0)
+            total += entry.weight * (each[some] if some.any() else said.flatten(0, 1)).mean(0)
         return narrowing**2 * total
 
     def narrowing(self, entries: list[Entry], problem: Problem, members: int) -> float:

@@ -230,7 +230,7 @@ def _stages(
     chosen = [slice(start, start + size) for start in range(0, len(seeds), size)]
     with _parallel(n_jobs, len(chosen)) as parallel:
         # Tasks of another process cannot tell how far they are.
-        here = parallel._backend.supports_sharedmem
+        here = getattr(parallel._backend, "supports_sharedmem", False)
         told = on_step if here else None
         rounds = -(-len(chosen) // max(1, parallel._effective_n_jobs()))
         tasks = (

@@ -1,0 +1,213 @@
+"""The pool that an estimator trains where no network is named."""
+
+from __future__ import annotations
+
+import warnings
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import BayesianRidge
+from sklearn.model_selection import GridSearchCV
+
+from online_laplace import OnlineLaplaceClassifier, OnlineLaplaceRegressor, load
+from online_laplace.errors import InputError
+from online_laplace.pool.candidates import CONSTANT, LINEAR, PRESETS, Candidate, fitting
+from online_laplace.pool.folds import assign_blocks, together
+
+QUICK = {"preset": "fast", "max_steps": 12, "random_state": 0}
+
+
+def waves(n=90, seed=0):
+    random = np.random.default_rng(seed)
+    X = random.uniform(-2, 2, (n, 2))
+    return X, 100 + 10 * np.sin(2 * X[:, 0]) + random.normal(size=n)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return OnlineLaplaceRegressor(**QUICK).fit(*waves())
+
+
+def test_the_leaderboard_lists_every_candidate_and_its_weights_sum_to_one(fitted):
+    board = fitted.leaderboard_
+    assert {row["candidate"] for row in board} == {str(c) for c in PRESETS["fast"].candidates}
+    for name in ("weight", "mean_weight"):
+        assert sum(row[name] for row in board) == pytest.approx(1)
+    assert [row["weight"] for row in board] == sorted((row["weight"] for row in board), reverse=True)
+    assert all(row["log_evidence"] < 0 and row["seconds"] > 0 and row["rmse"] > 0 for row in board)
+
+
+def test_the_out_of_fold_scores_are_those_of_members_that_did_not_see_the_row(fitted):
+    """The leader's log-likelihood again, from its own networks, each asked for rows that it left out."""
+    X, y = waves()
+    part = fitted._fit.networks.parts[0]
+    seen = part.networks.rows.weight
+    per_member = len(part.networks) // len(seen)
+    density = torch.zeros(len(seen), per_member, len(y), dtype=torch.float64)
+    for c, predicted in enumerate(part.networks.predictions(X)):
+        log_p = predicted.log_density(torch.from_numpy(y)[:, None])[:, 0]
+        density[c // per_member, c % per_member] = log_p
+    by_member = torch.logsumexp(density, 1) - np.log(per_member)
+    left_out = seen == 0
+    rows = [
+        torch.logsumexp(by_member[left_out[:, i], i], 0) - left_out[:, i].sum().log() for i in range(len(y))
+    ]
+    entry = next(
+        row
+        for row in fitted.leaderboard_
+        if row["candidate"] == str(part.candidate) and row["steps"] == part.length
+    )
+    assert entry["log_likelihood"] == pytest.approx(torch.stack(rows).mean().item(), rel=1e-6)
+
+
+def test_rows_with_the_same_inputs_or_of_one_group_are_left_out_together():
+    X, y = waves(40)
+    X, y, groups = np.vstack([X, X]), np.append(y, y + 1), np.tile(np.arange(40) // 2, 2)
+    for given in (None, groups):
+        model = OnlineLaplaceRegressor(**(QUICK | {"max_steps": 2})).fit(X, y, groups=given)
+        seen = model._fit.networks.rows.weight.numpy()
+        np.testing.assert_array_equal(seen[:, :40], seen[:, 40:])
+        if given is not None:
+            np.testing.assert_array_equal(seen[:, 0:80:2], seen[:, 1:80:2])
+        blocks = assign_blocks(together(X, given), 10)
+        assert (seen.min(0) == 0).all() and blocks.max() == 9
+
+
+def test_the_distribution_is_a_mixture_and_its_parts_agree_with_it(fitted):
+    X, _ = waves(7, seed=1)
+    predicted = fitted.predict_dist(X)
+    levels = np.linspace(0.05, 0.95, 7)
+    np.testing.assert_allclose(predicted.cdf(predicted.quantile(levels[3])), levels[3], atol=1e-9)
+    parts = predicted.variance_parts()
+    np.testing.assert_allclose(sum(parts.values()), predicted.var(), rtol=1e-10)
+    _, joint = fitted.predict(X, return_cov=True)
+    np.testing.assert_allclose(np.diag(joint), predicted.var(), rtol=1e-8)
+    drawn = fitted.sample_y(X, 4000, random_state=0)
+    np.testing.assert_allclose(drawn.mean(1), predicted.mean(), atol=0.2)
+    np.testing.assert_allclose(np.cov(drawn), joint, atol=0.15 * joint.max())
+
+
+def test_a_saved_pool_predicts_the_same_numbers(fitted, tmp_path):
+    X, y = waves(20, seed=2)
+    fitted.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+    np.testing.assert_array_equal(again.predict_dist(X).logpdf(y), fitted.predict_dist(X).logpdf(y))
+    assert again.leaderboard_ == fitted.leaderboard_ and again.noise_std_ == fitted.noise_std_
+    np.testing.assert_allclose(again.relevance_, fitted.relevance_)
+    with pytest.raises(InputError, match="warm_start goes on with one kind of network"):
+        again.set_params(warm_start=True).fit(X, y)
+
+
+def test_a_pool_led_by_a_constant_can_be_saved(tmp_path):
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(60, 3)), random.normal(size=60)
+    model = OnlineLaplaceRegressor(**QUICK).fit(X, y)
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_dist(X).logpdf(y), model.predict_dist(X).logpdf(y))
+
+
+def test_any_number_of_jobs_gives_the_same_bits(fitted):
+    X, y = waves()
+    for n_jobs in (1, 3):
+        other = OnlineLaplaceRegressor(**QUICK, n_jobs=n_jobs).fit(X, y)
+        np.testing.assert_array_equal(other.predict(X), fitted.predict(X))
+    with joblib.parallel_config(backend="threading", n_jobs=2):
+        other = OnlineLaplaceRegressor(**QUICK).fit(X, y)
+    np.testing.assert_array_equal(other.predict_dist(X).logpdf(y), fitted.predict_dist(X).logpdf(y))
+
+
+def test_two_dask_workers_give_the_same_weights_and_predictions(fitted):
+    distributed = pytest.importorskip("distributed")
+    X, y = waves()
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster),
+        joblib.parallel_config(backend="dask"),
+    ):
+        other = OnlineLaplaceRegressor(**QUICK).fit(X, y)
+    told = ("candidate", "steps", "weight", "mean_weight", "log_likelihood")
+    assert [[row[name] for name in told] for row in other.leaderboard_] == [
+        [row[name] for name in told] for row in fitted.leaderboard_
+    ]
+    np.testing.assert_array_equal(other.predict(X), fitted.predict(X))
+
+
+def test_a_time_limit_leaves_out_candidates_and_still_predicts():
+    X, y = waves(200)
+    model = OnlineLaplaceRegressor(preset="best", time_limit=0.5, random_state=0).fit(X, y)
+    assert len({row["candidate"] for row in model.leaderboard_}) < len(PRESETS["best"].candidates)
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_few_rows_and_rows_that_are_all_alike_are_no_obstacle():
+    X, y = waves(4)
+    assert np.isfinite(OnlineLaplaceRegressor(**QUICK).fit(X, y).predict(X)).all()
+    alike = OnlineLaplaceRegressor(**QUICK).fit(np.ones((12, 2)), np.arange(12.0))
+    assert {row["candidate"] for row in alike.leaderboard_} == {str(CONSTANT)}
+    assert alike.predict(np.ones((1, 2))) == pytest.approx(5.5, abs=0.5)
+
+
+def test_the_pool_shrinks_by_its_rule_where_rows_are_many():
+    from online_laplace.likelihood import Gaussian, VaryingGaussian
+
+    kinds = {"constant": Gaussian(), "varying": VaryingGaussian()}.__getitem__
+    whole = PRESETS["best"]
+    assert fitting(whole, 500, 10, kinds) == (whole, None)
+    fewer, words = fitting(whole, 40_000, 10, kinds)
+    assert fewer.lengths == whole.lengths[:1] and "40,000 rows of 10 columns are many" in words
+    fewest, _ = fitting(whole, 3_000_000, 30, kinds)
+    assert [c.is_network for c in fewest.candidates].count(True) == 1 and fewest.members == 2
+
+
+def test_on_noise_and_weak_signals_a_pool_is_as_good_as_a_line():
+    random = np.random.default_rng(3)
+    X, test = random.normal(size=(500, 8)), random.normal(size=(2000, 8))
+    for slope in (0.0, 0.3):
+        y, truth = (slope * rows[:, 0] + random.normal(size=len(rows)) for rows in (X, test))
+        model = OnlineLaplaceRegressor(preset="fast", max_steps=30, random_state=0).fit(X, y)
+        ideal = -0.5 * np.log(2 * np.pi) - 0.5
+        assert model.score_log_likelihood(test, truth) > ideal - 0.04
+        ridge = BayesianRidge().fit(X, y)
+        assert model.score(test, truth) > ridge.score(test, truth) - 0.02
+        if slope == 0:
+            assert model.relevance_.max() < 0.1
+
+
+def test_a_noise_that_is_named_and_other_likelihoods_have_pools_of_their_own():
+    X, y = waves(60)
+    for noise in ("constant", "varying"):
+        board = OnlineLaplaceRegressor(**(QUICK | {"max_steps": 3}), noise=noise).fit(X, y).leaderboard_
+        assert all(row["candidate"].endswith("varying noise") == (noise == "varying") for row in board)
+    counts = np.random.default_rng(0).poisson(np.exp(X[:, 0]))
+    for likelihood in ("poisson", "student-t"):
+        model = OnlineLaplaceRegressor(**(QUICK | {"max_steps": 6}), likelihood=likelihood).fit(X, counts)
+        assert np.isfinite(model.score_log_likelihood(X, counts))
+
+
+def test_a_classifier_has_a_pool_whose_probabilities_can_be_saved(tmp_path):
+    X, _ = waves(80)
+    labels = np.where(X.sum(1) > 1, "high", np.where(X.sum(1) < -1, "low", "middle"))
+    model = OnlineLaplaceClassifier(**QUICK).fit(X, labels)
+    assert model.score(X, labels) > 0.7 and model.leaderboard_[0]["predictive"] == model.predictive_
+    p = model.predict_proba(X)
+    np.testing.assert_allclose(p.sum(1), 1)
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(X), p)
+
+
+def test_presets_can_be_searched_over_in_other_processes():
+    X, y = waves(50)
+    search = GridSearchCV(OnlineLaplaceRegressor(**QUICK), {"max_steps": [2, 4]}, cv=2, n_jobs=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert search.fit(X, y).best_params_["max_steps"] in (2, 4)
+
+
+def test_candidates_have_names():
+    assert str(CONSTANT) == "constant" and str(LINEAR) == "linear"
+    network = PRESETS["fast"].candidates[2]
+    assert isinstance(network, Candidate) and str(network) == "20-20 tanh ard, varying noise"
