@@ -29,6 +29,17 @@ def test_candidates_come_out_by_falling_evidence(yacht_selection):
     assert yacht_selection.best == yacht_selection.ranked[0].candidate
 
 
+def test_candidates_come_out_by_falling_held_out_score_where_that_is_asked_for(yacht_selection):
+    candidates = [one.candidate for one in yacht_selection.ranked]
+    found = select_on_table(YACHT, candidates, **QUICK, by="held-out")
+    scores = [one.log_likelihood for one in found.ranked]
+    assert scores == sorted(scores, reverse=True) and found.by == "held-out"
+    with pytest.raises(
+        UnknownNameError, match="unknown way to rank 'luck': choose one of evidence, held-out"
+    ):
+        select_on_table(YACHT, candidates, **QUICK, by="luck")
+
+
 def test_the_evidence_of_a_candidate_is_that_of_its_own_training(yacht_selection):
     chosen = yacht_selection.ranked[2].candidate
     alone = select_on_table(YACHT, [chosen], **QUICK).ranked[0]

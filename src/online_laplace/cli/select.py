@@ -51,6 +51,9 @@ def select(
     drop_unusable: DropUnusable = False,
     missing: Missing = "refuse",
     decimal: Decimal = None,
+    by: Annotated[
+        str, typer.Option(help="Rank by evidence, on the training rows alone, or by held-out rows: held-out.")
+    ] = "evidence",
     seed: Annotated[int, typer.Option(help="Seed of the initial weights.")] = 0,
     device: Annotated[str, typer.Option(help="A torch device: cpu, cuda.")] = "cpu",
     plot: Annotated[Path | None, typer.Option(help="Draw evidence against held-out score here.")] = None,
@@ -58,7 +61,7 @@ def select(
     force: Force = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress lines.")] = False,
 ) -> None:
-    """Train candidate models side by side and rank them by evidence, without held-out rows."""
+    """Train candidate models side by side and rank them by evidence, or by how they do on held-out rows."""
     # Imported here so that `--help` does not wait for torch.
     from online_laplace import defaults
     from online_laplace.progress import say, watched
@@ -85,6 +88,7 @@ def select(
             members=members,
             seed=seed,
             device=device,
+            by=by,
             on_candidate=lambda one: told(
                 f"training {one} ({candidates.index(one) + 1} of {len(candidates)})"
             ),
@@ -95,14 +99,18 @@ def select(
         tell(f"plot: {plot}")
     if json_file is not None:
         ranking = [one.to_dict() for one in found.ranked]
-        write_json("--json", json_file, {"rank_correlation": found.rank_correlation, "ranked": ranking})
+        write_json(
+            "--json",
+            json_file,
+            {"by": found.by, "rank_correlation": found.rank_correlation, "ranked": ranking},
+        )
 
 
 def print_ranking(found: Selection, console: Console) -> None:
-    """A line per candidate, the highest evidence first."""
+    """A line per candidate, the best first."""
     from rich.table import Table
 
-    grid = Table(title="Candidates by evidence", box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    grid = Table(title=f"Candidates by {found.by}", box=None, padding=(0, 2, 0, 0), pad_edge=False)
     grid.add_column("", justify="right")
     grid.add_column("candidate", no_wrap=True)
     for column in ("evidence (nats)", "held-out log-lik.", "RMSE", "s/split"):

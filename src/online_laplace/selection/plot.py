@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from online_laplace.selection.rank import Selection
+from online_laplace.selection.rank import RANKS, Selection
 from online_laplace.style import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def plot_selection(selection: Selection, ax: Axes) -> Axes:
             fillstyle="none",
             color="black",
             linestyle="none",
-            label="highest evidence",
+            label=RANKS[selection.by],
         )
     ax.set_xlabel("evidence on the training rows (nats)")
     ax.set_ylabel("held-out log-likelihood (per row)")

@@ -1,4 +1,4 @@
-"""Train every candidate, and rank them by the evidence they reach on the training rows alone."""
+"""Train every candidate, and rank them by their evidence on the training rows, or by held-out rows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from scipy.stats import spearmanr
 from online_laplace import defaults
 from online_laplace.data import Table, check_arrays
 from online_laplace.ensemble.architecture import Architecture, combine
-from online_laplace.errors import InputError
+from online_laplace.errors import InputError, known_name
 from online_laplace.protocol.runner import Record, run_procedure
 from online_laplace.protocol.specification import Specification
 
 OnCandidate = Callable[[Architecture], None]
+
+# What candidates can be ranked by, and what the first of them is called.
+RANKS = {"evidence": "highest evidence", "held-out": "highest held-out log-likelihood"}
 
 
 @dataclass(frozen=True)
@@ -66,9 +69,10 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Selection:
-    """The candidates, the one of highest evidence first."""
+    """The candidates, the best first, by their evidence or by their held-out log-likelihood."""
 
     ranked: list[Ranked]
+    by: str = "evidence"
 
     @property
     def best(self) -> Architecture:
@@ -94,15 +98,17 @@ def select_on_table(
     members: int = 1,
     seed: int = 0,
     device: str = "cpu",
+    by: str = "evidence",
     on_candidate: OnCandidate | None = None,
 ) -> Selection:
-    """Train the candidates on the first splits of a table and rank them.
+    """Train the candidates on the first splits of a table and rank them `by` evidence or held-out rows.
 
     Each trains by Gauss-Newton and keeps the weights of highest L_f, so that evidence and held-out score are
     those of the same network. `on_candidate` is called with each candidate before its turn.
     """
     if splits < 1:
         raise InputError(f"at least one split is needed, not {splits}")
+    known_name("way to rank", by, RANKS)
     specifications = [
         Specification(
             hidden=candidate.hidden,
@@ -123,7 +129,10 @@ def select_on_table(
         if on_candidate is not None:
             on_candidate(candidate)
         ranked.append(Ranked(candidate, run_procedure(table, "ol", range(splits), spec).records))
-    return Selection(sorted(ranked, key=lambda one: one.evidence, reverse=True))
+    best_first = sorted(
+        ranked, key=lambda one: one.evidence if by == "evidence" else one.log_likelihood, reverse=True
+    )
+    return Selection(best_first, by)
 
 
 def select(
@@ -137,7 +146,7 @@ def select(
 ) -> Selection:
     """Choose between models of your own rows X (n, d_x) and one target y (n,).
 
-    `settings` go to `select_on_table`: splits, steps, members, seed, device.
+    `settings` go to `select_on_table`: splits, steps, members, seed, device, by.
 
     Examples:
         >>> import numpy as np
