@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from online_laplace.curvature import exact
@@ -326,7 +326,8 @@ FIXED_POINTS = [
 
 
 @pytest.mark.parametrize(("prior", "per_output", "outputs", "replicas"), FIXED_POINTS)
-@settings(max_examples=5)
+# Under ard a random problem often has an input that is pruned, and then no fixed point to look at.
+@settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(seed=st.integers(0, 10_000))
 def test_the_gradient_of_tangent_evidence_vanishes_at_a_fixed_point_of_mackay_update(
     prior, per_output, outputs, replicas, seed

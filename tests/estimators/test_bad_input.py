@@ -62,7 +62,14 @@ def test_a_setting_of_a_pool_that_cannot_be_used_is_refused_by_name(settings, me
         OnlineLaplaceRegressor(**settings).fit(X, Y)
 
 
+def test_the_training_range_of_nothing_is_refused_as_other_questions_are():
+    with pytest.raises(NotFittedError):
+        OnlineLaplaceRegressor().training_range()
+
+
 def test_groups_that_are_not_one_for_each_row_are_refused():
+    with pytest.raises(InputError, match="groups must name a group for each of the 10 rows"):
+        OnlineLaplaceRegressor(**QUICK).fit(X, Y, groups=[1, 2, 3])
     with pytest.raises(InputError, match="groups must name a group for each of the 10 rows"):
         OnlineLaplaceRegressor(preset="fast", max_steps=2).fit(X, Y, groups=[1, 2, 3])
     with pytest.raises(InputError, match="groups has a value that is missing"):

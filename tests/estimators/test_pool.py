@@ -101,13 +101,27 @@ def test_a_saved_pool_predicts_the_same_numbers(fitted, tmp_path):
         again.set_params(warm_start=True).fit(X, y)
 
 
-def test_a_pool_led_by_a_constant_can_be_saved(tmp_path):
-    random = np.random.default_rng(0)
-    X, y = random.normal(size=(60, 3)), random.normal(size=60)
-    model = OnlineLaplaceRegressor(**QUICK).fit(X, y)
+def test_a_pool_that_is_a_constant_can_be_saved_and_knows_its_rows(tmp_path):
+    X, y = np.random.default_rng(3).normal(size=(40, 2)), np.random.default_rng(4).normal(size=40)
+    model = OnlineLaplaceRegressor(preset="fast", max_steps=30, random_state=0).fit(X, y, groups=np.zeros(40))
+    assert [str(part.candidate) for part in model._fit.networks.parts] == [str(CONSTANT)]
     model.save(tmp_path / "model")
     again = load(tmp_path / "model")
     np.testing.assert_array_equal(again.predict_dist(X).logpdf(y), model.predict_dist(X).logpdf(y))
+    for one in (model, again):
+        networks = one._fit.networks
+        np.testing.assert_allclose(networks.inputs.inverse(networks.rows.X.numpy()), X)
+        assert one.outside_training_range([[1e9, 0.0]]).tolist() == [[True, False]]
+
+
+@pytest.mark.parametrize("settings", [{"hidden": 3, "members": 1, "max_steps": 3}, QUICK | {"max_steps": 3}])
+@pytest.mark.parametrize("likelihood", ["student-t", "poisson", "gaussian"])
+def test_every_likelihood_can_be_saved(likelihood, settings, tmp_path):
+    X, _ = waves(40)
+    y = np.random.default_rng(0).poisson(np.exp(X[:, 0]))
+    model = OnlineLaplaceRegressor(**settings, likelihood=likelihood).fit(X, y)
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict(X), model.predict(X))
 
 
 def test_any_number_of_jobs_gives_the_same_bits(fitted):

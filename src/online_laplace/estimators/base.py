@@ -294,7 +294,7 @@ class OnlineLaplaceEstimator(TrainingRangeMixin, BaseEstimator):  # type: ignore
         self.history_ = fit.history
         self.outcome_ = str(summary.outcome)
         self.n_iter_ = summary.steps
-        for name in ("relevance_", "leaderboard_"):
+        for name in ("relevance_", "leaderboard_", *(() if self.warm_start else ("_table",))):
             self.__dict__.pop(name, None)  # an earlier fit may have been of another kind
         if isinstance(fit, PoolFit):
             self.leaderboard_ = fit.leaderboard

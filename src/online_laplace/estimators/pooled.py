@@ -41,22 +41,20 @@ class FittedPool:
     """The parts of a stacked pool, the heaviest network first, and how much narrower their mixture is made.
 
     `noise` (k,) is the variance of the mixture's noise, an average over rows, on the scale of training.
+    `rows` and the scale of their `inputs` are those that candidates other than a constant see.
     It answers what `FittedNetworks` answers; where a single network is asked for, it is the first part's.
     """
 
     parts: tuple[Part, ...]
     narrowing: float
     noise: Tensor
+    rows: Rows
+    inputs: Scaler
 
     @property
     def leader(self) -> FittedNetworks:
         """The networks of the first part."""
         return self.parts[0].networks
-
-    @property
-    def _seeing(self) -> FittedNetworks:
-        """The networks of the first part that sees the inputs: a constant has none to show."""
-        return next((part.networks for part in self.parts if part.candidate.sees_inputs), self.leader)
 
     @property
     def model(self) -> Model:
@@ -67,16 +65,6 @@ class FittedPool:
     def network(self) -> MLP:
         """The leader's."""
         return self.leader.network
-
-    @property
-    def rows(self) -> Rows:
-        """The training rows, scaled."""
-        return self._seeing.rows
-
-    @property
-    def inputs(self) -> Scaler:
-        """The scale of the inputs."""
-        return self._seeing.inputs
 
     @property
     def target(self) -> Scaler:

@@ -105,7 +105,8 @@ def fit_pool(
     used = sorted((e for e in entries if e.weight > 0), key=lambda e: (e.candidate.is_network, e.weight))
     parts = tuple(_part(entry, problem, whole, inputs, target) for entry in reversed(used))
     narrowing = kind.narrowing(entries, problem, preset.members)
-    pool = FittedPool(parts, narrowing, kind.noise_variance(entries, problem, narrowing))
+    noise = kind.noise_variance(entries, problem, narrowing)
+    pool = FittedPool(parts, narrowing, noise, whole, inputs)
     leader = used[-1]
     return PoolFit(
         pool, _summary(leader, pool.leader, target), _leaderboard(entries, problem, target), {}, notice

@@ -15,7 +15,7 @@ from online_laplace import defaults
 from online_laplace.data.checks import Floats, check_arrays
 from online_laplace.errors import InputError
 from online_laplace.estimators.base import OnlineLaplaceEstimator
-from online_laplace.estimators.checks import checked_weights, count, validated
+from online_laplace.estimators.checks import checked_groups, checked_weights, count, validated
 from online_laplace.estimators.distribution import (
     PredictiveDistribution,
     torch_generator,
@@ -169,6 +169,7 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
             one_target = targets.ndim == 1
             rows, targets = check_arrays(rows, targets)
             weight = checked_weights(sample_weight, rows)
+            checked_groups(groups, rows, slice(None))  # refused also where nothing is left out
             if self._is_named:
                 self._adopt(self._train(rows, targets, weight), one_target)
             else:

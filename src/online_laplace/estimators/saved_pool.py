@@ -68,7 +68,7 @@ def pool_of(
         networks = FittedNetworks(model, snapshots, *seen, target)
         parts.append(Part(candidate, one["steps"], networks, one["weight"], one["mean_weight"]))
     noise = rows.y.new_tensor(told["noise_variance"])
-    return FittedPool(tuple(parts), told["narrowing"], noise), list(told["leaderboard"])
+    return FittedPool(tuple(parts), told["narrowing"], noise, rows, inputs), list(told["leaderboard"])
 
 
 def likelihood_in_words(likelihood: Any) -> dict[str, Any]:

@@ -72,6 +72,8 @@ def save(
             f"held_out.{name}": torch.from_numpy(v.copy()) for name, v in zip("Xy", held_out, strict=True)
         }
     document = _document(estimator)
+    # A model that was loaded and trained further is still one of its table.
+    table = table if table is not None else getattr(estimator, "_table", None)
     if table is not None:
         document["table"] = dict(table)
     write_model(Path(path), document, arrays)
@@ -121,6 +123,8 @@ def load(path: str | os.PathLike[str], device: str | None = None) -> Any:
         else:
             model._restore(_fit(document, arrays, rows, scalers), document)
         model.n_features_in_ = model._fit.networks.network.d_in
+        if "table" in document:
+            model._table = document["table"]
         if document["features"] is not None:
             model.feature_names_in_ = np.array(document["features"], dtype=object)
     return model

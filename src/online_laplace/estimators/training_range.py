@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from online_laplace.data.checks import Floats
 
@@ -18,10 +19,8 @@ class TrainingRangeMixin:
 
     def training_range(self: Any) -> tuple[Floats, Floats]:
         """The least and the largest value of every feature among the training rows: two arrays (d,)."""
+        check_is_fitted(self)
         networks = self._fit.networks
-        if not np.isfinite(networks.inputs.std).all():  # nothing but a constant, which sees no inputs
-            anywhere = np.full(len(networks.inputs.std), np.inf)
-            return -anywhere, anywhere
         X = networks.inputs.inverse(networks.rows.X.cpu().numpy())
         return X.min(0), X.max(0)
 
