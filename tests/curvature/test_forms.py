@@ -196,9 +196,10 @@ def test_the_layered_form_refuses_a_jacobian_without_layers():
 
 
 def test_a_structure_is_known_by_its_name_and_another_is_refused_with_the_nearest():
-    assert set(STRUCTURES) == {"auto", "primal", "dual", "layered", "spectral", "diagonal"}
+    assert set(STRUCTURES) == {"auto", "primal", "dual", "layered", "spectral", "diagonal", "last-layer"}
     assert all(structure.name == name for name, structure in STRUCTURES.items())
-    assert [name for name, structure in STRUCTURES.items() if not structure.exact] == ["diagonal"]
+    partial = [name for name, structure in STRUCTURES.items() if not structure.exact]
+    assert partial == ["diagonal", "last-layer"]
     with pytest.raises(UnknownNameError, match="unknown curvature 'spectal': did you mean 'spectral'"):
         known_name("curvature", "spectal", STRUCTURES)
 

@@ -156,3 +156,21 @@ def test_a_replica_without_a_factor_is_marked_and_leaves_the_others_untouched(po
     others = torch.tensor([0, 2])
     for read in (lambda P: P.log_contraction(), lambda P: P.group_gamma(), lambda P: P.solve(w)):
         assert torch.equal(read(H)[others], read(healthy)[others])
+
+
+@pytest.mark.parametrize("name", ["one noise", "varying noise", "classes"])
+@pytest.mark.parametrize("prior", ["scalar", "layerwise"])
+@pytest.mark.parametrize("last", [False, True])
+def test_factors_that_live_side_by_side_do_not_share_memory(name, prior, last):
+    """Whoever takes over a kernel's memory keeps it, also when the curvature it came from is gone."""
+    (model, *_), _, rows = models(name, prior, (4, 3), (), False)
+    weights = [0.3 * normal(model.network.d_w, seed=seed) for seed in range(4)]
+
+    def made(w):
+        return model.ggn(model.linearise(w, rows)).at(model.initial_hyper(w), last=last)
+
+    alone = [(H.solve(w), H.group_gamma()) for w in weights for H in [made(w)]]
+    together = [made(w) for w in weights]
+    for w, H, (solved, gamma) in zip(weights, together, alone, strict=True):
+        torch.testing.assert_close(H.solve(w), solved)
+        torch.testing.assert_close(H.group_gamma(), gamma)

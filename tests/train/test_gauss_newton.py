@@ -62,15 +62,15 @@ def updated(case, procedure):
     return case.hyper.with_values(torch.tensor(np.array(alpha)), torch.tensor(np.array(beta)))
 
 
-@pytest.mark.parametrize("updates", [1, 3])
+@pytest.mark.parametrize("update_every", [1, 3])
 @pytest.mark.parametrize("procedure", MEANS)
 @pytest.mark.parametrize(("prior", "per_output"), STRUCTURES)
 def test_an_accepted_step_is_damped_newton_bent_then_linearise_then_update(
-    prior, per_output, procedure, updates
+    prior, per_output, procedure, update_every
 ):
     model, rows = make_model(MLP(2, (2,), 2), prior, per_output=per_output), ridges(outputs=2)
     w = model.network.init(3)
-    newton = GaussNewton(model, MEANS[procedure], updates=updates)
+    newton = GaussNewton(model, MEANS[procedure], update_every)
     state, taken = newton.init(w, model.initial_hyper(w), rows), 0
     for _ in range(10):
         before = state
@@ -82,25 +82,11 @@ def test_an_accepted_step_is_damped_newton_bent_then_linearise_then_update(
         taken += 1
         np.testing.assert_allclose(state.w, proposed, rtol=1e-8, atol=1e-10)
         expected = before.hyper
-        for _ in range(updates):
+        if state.step % update_every == 0:
             expected = updated(Case(model, rows, state.w, expected), procedure)
         torch.testing.assert_close(state.hyper.alpha, expected.alpha, rtol=1e-7, atol=0)
         torch.testing.assert_close(state.hyper.beta, expected.beta, rtol=1e-7, atol=0)
     assert taken >= 5
-
-
-def test_more_updates_a_step_come_closer_to_the_hyperparameters_of_highest_evidence():
-    model, rows = make_model(MLP(2, (2,))), ridges()
-    w = model.network.init(3)
-    hyper = model.initial_hyper(w)
-
-    def left_to_go(updates):
-        newton = GaussNewton(model, at_weights, updates=updates)
-        state = newton.step(newton.init(w, hyper, rows), rows)
-        again = updated(Case(model, rows, state.w, state.hyper), "ol")
-        return (again.beta / state.hyper.beta).log().abs().item()
-
-    assert left_to_go(1) > 3 * left_to_go(3) > 9 * left_to_go(6)
 
 
 # Forward mode over forward mode makes torch compile something of its own.

@@ -16,10 +16,10 @@ from online_laplace.types import Rows
 from problems import make_model, normal, wave
 
 
-def run(form, mean, steps, rows, updates=1):
+def run(form, mean, steps, rows, update_every=1):
     model = make_model(MLP(2, (6,)), "layerwise" if form is not spectral else "scalar", curvature=form)
     w = 2 * normal(4, model.network.d_w, seed=3)
-    procedure = GaussNewton(model, mean, updates)
+    procedure = GaussNewton(model, mean, update_every)
     state = procedure.init(w, model.initial_hyper(w), rows)
     partly = 0
     for _ in range(steps):
@@ -36,10 +36,10 @@ def run(form, mean, steps, rows, updates=1):
 def test_moving_some_replicas_is_moving_all_and_keeping_the_rest(monkeypatch, form, mean, weighted):
     rows = wave(25, replicas=(4,))
     rows = Rows(rows.X, rows.y, normal(4, 25, seed=1).abs().round()) if weighted else rows
-    mine, partly = run(form, mean, 12, rows, updates=2)
+    mine, partly = run(form, mean, 12, rows, update_every=2)
     assert partly > 2
     monkeypatch.setattr(gauss_newton, "divisible", lambda *_: False)
-    theirs, _ = run(form, mean, 12, rows, updates=2)
+    theirs, _ = run(form, mean, 12, rows, update_every=2)
     pairs = [
         (mine.w, theirs.w),
         (mine.hyper.alpha, theirs.hyper.alpha),
@@ -58,9 +58,9 @@ def test_only_the_replicas_that_move_are_factorised_again(monkeypatch):
     sizes = []
     original = GaussNewton._arrive
 
-    def counted(self, tangent, hyper):
+    def counted(self, tangent, hyper, due):
         sizes.append(len(tangent.w))
-        return original(self, tangent, hyper)
+        return original(self, tangent, hyper, due)
 
     monkeypatch.setattr(GaussNewton, "_arrive", counted)
     run(primal, at_weights, 12, rows)

@@ -21,7 +21,7 @@ from problems import normal, wave
 ONE_HOT = torch.eye(3, dtype=torch.float64)[torch.arange(25) % 3].expand(4, -1, -1)
 
 
-def start(form, likelihood, prior, mean, shared=False):
+def start(form, likelihood, prior, mean, shared=False, update_every=1):
     rows = wave(25, replicas=(4,))
     if shared:  # all replicas on the same rows
         rows = Rows(rows.X[0], rows.y[0])
@@ -29,7 +29,7 @@ def start(form, likelihood, prior, mean, shared=False):
         rows = Rows(rows.X, ONE_HOT)
     model = Model.of(MLP(2, (6,), likelihood.outputs), likelihood, prior, form)
     w = 2 * normal(4, model.network.d_w, seed=3)
-    procedure = GaussNewton(model, mean)
+    procedure = GaussNewton(model, mean, update_every)
     return procedure, procedure.init(w, model.initial_hyper(w), rows), rows
 
 
@@ -52,9 +52,10 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize("update_every", [1, 2])
 @pytest.mark.parametrize(("form", "likelihood", "prior", "mean", "shared"), CASES)
-def test_a_predicated_step_is_the_plain_one(form, likelihood, prior, mean, shared):
-    procedure, state, rows = start(form, likelihood, prior, mean, shared)
+def test_a_predicated_step_is_the_plain_one(form, likelihood, prior, mean, shared, update_every):
+    procedure, state, rows = start(form, likelihood, prior, mean, shared, update_every)
     predicated = replace(procedure, predicated=True)
     mine = theirs = state
     refused = 0

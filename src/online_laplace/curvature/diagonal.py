@@ -36,6 +36,10 @@ class DiagonalGGN:
         """The same with every row counted `factor` times."""
         return DiagonalGGN(factor * self.squares)
 
+    def diagonal(self) -> Tensor:
+        """diag(J̃ᵀJ̃), of all noise precisions together: (…, d_w)."""
+        return self.squares.sum(-2)
+
     def at(self, hyper: Hyper, *, last: bool = False) -> DiagonalPrecision:
         """diag(H) = Σ_b β_b squares_b + α."""
         return DiagonalPrecision(self.squares, hyper, exact=self.exact)

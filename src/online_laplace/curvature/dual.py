@@ -31,7 +31,7 @@ def build_dual(tangent: TangentModel, prior: Prior) -> DualGGN:
         raise InputError("the dual form needs all of J in memory, and it is too large: use primal")
     if tangent.reduce is not alone:
         raise InputError("the dual form needs all rows in one process: use primal")
-    return DualGGN(J, scalar_alpha=len(prior) == 1)
+    return DualGGN(J, scalar_alpha=prior.uniform)
 
 
 dual = Structure("dual", build_dual)
@@ -126,7 +126,7 @@ class DualPrecision(Precision):
 
     def group_gamma(self) -> Tensor:
         """Summed over weights, or, when one α governs all of them, over residuals, which is cheaper."""
-        if len(self.hyper.prior) == 1:
+        if self.hyper.prior.uniform:
             return (self.factor.order - self.factor.trace_inverse()).unsqueeze(-1)
         return self._gamma_by_group()
 

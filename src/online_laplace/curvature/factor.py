@@ -48,8 +48,8 @@ class Factor(ABC):
     def trace_inverse(self) -> Tensor:
         """Tr(H⁻¹), the squared norm of L⁻¹: (…)."""
 
-    def whole_inverse(self) -> Tensor:
-        """H⁻¹ = L⁻ᵀ L⁻¹, the triangle that `gram` makes: (…, d, d)."""
+    def whole_inverse(self, into: Tensor | None = None) -> Tensor:
+        """H⁻¹ = L⁻ᵀ L⁻¹, the triangle that `gram` makes: (…, d, d), `into` a matrix where that helps."""
         return gram([self.inverse])
 
     def diag_inverse(self) -> Tensor:
@@ -64,18 +64,17 @@ def factorise(M: Tensor, diagonal: Tensor, scale: Tensor | None = None, *, take_
     """
     if device := triton_kernels(M):
         return InvertedFactor(*device.factorise(M, diagonal, scale))
-    if not take_over and lapack.serves(M) and (kept := room("factor", M.shape, M)) is not None:
-        H = kept.copy_(M) if scale is None else torch.mul(M, scale.unsqueeze(-1), out=kept)
-        H.diagonal(dim1=-2, dim2=-1).add_(diagonal)
-        factor = LapackFactor(H)
-        hold("factor", factor)
-        return factor
-    if scale is None:
-        H = M if take_over else M.clone()
+    kept = None if take_over or not lapack.serves(M) else room("factor", M.shape, M)
+    if take_over:
+        H = M if scale is None else M.mul_(scale.unsqueeze(-1))
+    elif scale is None:
+        H = M.clone() if kept is None else kept.copy_(M)
     else:
-        H = M.mul_(scale.unsqueeze(-1)) if take_over else M * scale.unsqueeze(-1)
+        H = torch.mul(M, scale.unsqueeze(-1), out=kept)
     H.diagonal(dim1=-2, dim2=-1).add_(diagonal)
-    return LapackFactor(H) if lapack.serves(H) else InvertedFactor(*_invert(H))
+    factor = LapackFactor(H) if lapack.serves(H) else InvertedFactor(*_invert(H))
+    hold("factor", H, factor)
+    return factor
 
 
 class LapackFactor(Factor):
@@ -114,10 +113,18 @@ class LapackFactor(Factor):
     def trace_inverse(self) -> Tensor:
         return lapack.squared_norms(self.inverse.view(self._matrix.shape)).reshape(self.shape[:-2])
 
-    def whole_inverse(self) -> Tensor:
-        product = self.inverse.clone()
+    def whole_inverse(self, into: Tensor | None = None) -> Tensor:
+        product = self.inverse.clone() if into is None else into.copy_(self.inverse)
         lapack.transposed_product_(product.view(self._matrix.shape))
         return product
+
+    def inverse_beside(self) -> Tensor:
+        """H⁻¹ (…, d, d), the lower triangle, with L left as it is."""
+        found = self._matrix.clone()
+        if not self._inverted:
+            lapack.invert_lower_(found)
+        lapack.transposed_product_(found)
+        return found.view(self.shape)
 
     def solve(self, b: Tensor) -> Tensor:
         solved = b.expand(*self.shape[:-2], -1).clone(memory_format=torch.contiguous_format)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import torch
 from torch import Tensor
 
 from online_laplace.curvature import lapack
 from online_laplace.curvature.device import triton_kernels
-from online_laplace.curvature.rooms import room
 
 
 def gram(blocks: Iterable[Tensor], *, of_rows: bool = False) -> Tensor:
@@ -32,25 +30,6 @@ def gram(blocks: Iterable[Tensor], *, of_rows: bool = False) -> Tensor:
         lapack.gram(A.reshape(-1, *A.shape[-2:]), matrices, of_rows=of_rows, add=not first)
     assert total is not None
     return total
-
-
-def add_product_of_grams_(total: Tensor, A: Tensor, B: Tensor) -> None:
-    """Add (A Aᵀ) ∘ (B Bᵀ), one triangle, to total (…, n, n) on the CPU, for A and B (…, n, ·)."""
-    n = total.shape[-1]
-    matrices, left, right = total.view(-1, n, n), A.expand(*total.shape[:-2], *A.shape[-2:]), B
-    left = left.reshape(-1, *A.shape[-2:])
-    right = right.expand(*total.shape[:-2], *B.shape[-2:]).reshape(-1, *B.shape[-2:])
-    # One replica at a time stays near the processor; above the triangle zeros stay zeros.
-    one, other = (_scratch(kind, n, total) for kind in ("left", "right"))
-    for i, matrix in enumerate(matrices):
-        lapack.gram(left[i : i + 1], one, of_rows=True)
-        lapack.gram(right[i : i + 1], other, of_rows=True)
-        matrix.addcmul_(one[0], other[0])
-
-
-def _scratch(kind: str, n: int, like: Tensor) -> Tensor:
-    kept = room(kind, torch.Size((1, n, n)), like)
-    return like.new_zeros(1, n, n) if kept is None else kept
 
 
 def _upper(A: Tensor, of_rows: bool) -> Tensor:

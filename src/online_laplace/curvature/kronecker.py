@@ -15,13 +15,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from online_laplace.curvature.spectra import Spectra, SpectralEvidence
 from online_laplace.model.precision import Precision, row_covariance, standard_normal
 from online_laplace.model.prior import Hyper
 from online_laplace.model.tensor_prior import TensorPrior
+
+# Factors of up to so many rows are decomposed together with others of their size.
+TOGETHER_UP_TO = 1024
 
 
 @dataclass(frozen=True)
@@ -50,10 +55,6 @@ class Factors:
     right: Tensor
     count: Tensor
 
-    def __add__(self, other: Factors) -> Factors:
-        """The sums over the rows of both."""
-        return Factors(self.left + other.left, self.right + other.right, self.count + other.count)
-
     def map(self, function: Callable[[Tensor], Tensor]) -> Factors:
         """The same function of each of the three."""
         return Factors(function(self.left), function(self.right), function(self.count))
@@ -63,42 +64,50 @@ class Factors:
         (left, U), (right, V) = _eigen(self.left), _eigen(self.right)
         return Basis(U, V), torch.outer(left, right) / self.count
 
-    def seen_from(self, basis: Basis) -> Tensor:
-        """Its diagonal (o, i) in another basis: the eigenvalues, where the basis is its own."""
-        left = _diagonal_in(self.left, basis.left)
-        return torch.outer(left, _diagonal_in(self.right, basis.right)) / self.count
-
 
 class KroneckerGGN:
-    """Stage one: the factors of every tensor, in the order of the flat weights. No replica axes.
+    """Stage one: the factors of every tensor, in the order of the flat weights. No replica axes."""
 
-    With a `basis`, that of earlier factors, the block is taken as diagonal in it: a product in the place of
-    an eigendecomposition, which costs far more, and good for as long as the eigenvectors have hardly turned.
-    """
-
-    def __init__(self, blocks: Sequence[Factors], basis: Sequence[Basis] | None = None) -> None:
+    def __init__(self, blocks: Sequence[Factors]) -> None:
         """Take a block per tensor."""
-        self.blocks, self.basis = tuple(blocks), None if basis is None else tuple(basis)
+        self.blocks = tuple(blocks)
 
+    # In torch's operations on lists of tensors: one launch for all of a network's.
     def __add__(self, other: KroneckerGGN) -> KroneckerGGN:
-        return KroneckerGGN([a + b for a, b in zip(self.blocks, other.blocks, strict=True)])
+        return _grouped(torch._foreach_add(self._parts, other._parts))
 
     def scaled(self, factor: float) -> KroneckerGGN:
         """The same with every row counted `factor` times."""
-        return KroneckerGGN([block.map(lambda part: factor * part) for block in self.blocks])
+        return _grouped(torch._foreach_mul(self._parts, factor))
 
-    def seen_from(self, basis: Sequence[Basis]) -> KroneckerGGN:
-        """The same in the basis of earlier factors."""
-        return KroneckerGGN(self.blocks, basis)
+    @property
+    def _parts(self) -> list[Tensor]:
+        return [part for block in self.blocks for part in (block.left, block.right, block.count)]
 
     def at(self, hyper: Hyper, *, last: bool = False) -> KroneckerPrecision:
-        """H in the eigenbasis of its factors, or in the given one."""
-        if self.basis is None:
-            basis, values = zip(*(block.decompose() for block in self.blocks), strict=True)
-        else:
-            basis = self.basis
-            values = tuple(b.seen_from(own) for b, own in zip(self.blocks, basis, strict=True))
+        """H in the eigenbasis of its factors."""
+        basis, values = zip(*(block.decompose() for block in self.blocks), strict=True)
         return KroneckerPrecision(basis, values, hyper)
+
+    def shapes(self) -> Spectra:
+        """How the trace of every block is divided among its eigenvalues, which costs far more to know."""
+        found = _all_eigenvalues([factor for block in self.blocks for factor in (block.left, block.right)])
+        shares = [_shares(values) for values in found]
+        pairs = zip(shares[::2], shares[1::2], strict=True)
+        return Spectra.of([torch.outer(left, right) for left, right in pairs])
+
+    def evidence(self, hyper: Hyper, shapes: Spectra) -> SpectralEvidence:
+        """γ and log det H from eigenvalues alone, of shapes that may be those of earlier factors."""
+        return SpectralEvidence(shapes.times(self._traces()), hyper)
+
+    def _traces(self) -> Tensor:
+        """Those of all blocks, Tr L Tr R / count: (tensors,)."""
+        sides = [side for block in self.blocks for side in (block.left, block.right)]
+        diagonals = [side if side.ndim == 1 else side.diagonal() for side in sides]
+        lengths = torch.tensor([len(d) for d in diagonals], device=diagonals[0].device)
+        # One operation for all of them, since there may be many.
+        sums = torch.segment_reduce(torch.cat(diagonals), "sum", lengths=lengths).view(-1, 2)
+        return sums.prod(-1) / torch.stack([block.count for block in self.blocks])
 
 
 class KroneckerPrecision(Precision):
@@ -109,11 +118,16 @@ class KroneckerPrecision(Precision):
     def __init__(self, basis: Sequence[Basis], values: Sequence[Tensor], hyper: Hyper) -> None:
         """Weigh the eigenvalues by β; α is the same within a tensor."""
         assert isinstance(hyper.prior, TensorPrior)
-        self.hyper, self.basis = hyper, tuple(basis)
+        self.hyper, self.basis, self.values = hyper, tuple(basis), tuple(values)
         self.data = [hyper.beta * value for value in values]  # (o, i) each
         self.alpha = hyper.prior.by_tensor(hyper.alpha)
         self.h = [data + alpha for data, alpha in zip(self.data, self.alpha, strict=True)]
         self.failed = ~torch.stack([(h.isfinite() & (h > 0)).all() for h in self.h]).all()
+
+    @cached_property
+    def overlap(self) -> Tensor:
+        """The part of γ that is left where what several blocks say of one thing is counted once: ()."""
+        return SpectralEvidence(Spectra.of(self.values), self.hyper).overlap
 
     @cached_property
     def _lengths(self) -> list[int]:
@@ -158,23 +172,63 @@ class KroneckerPrecision(Precision):
         return self._each(J.flatten(-3, -2), lambda t, v: self.basis[t].into(v) * self.h[t].rsqrt())
 
 
+def _grouped(parts: Sequence[Tensor]) -> KroneckerGGN:
+    """The blocks whose left and right factors and counts follow each other."""
+    return KroneckerGGN([Factors(*parts[i : i + 3]) for i in range(0, len(parts), 3)])
+
+
 def _eigen(factor: Tensor) -> tuple[Tensor, Tensor | None]:
     """Eigenvalues and vectors; of a sum of squares they are not negative, whatever rounding says."""
     if factor.ndim == 1:
         return factor, None
-    # In single precision the routine may not converge for a factor of low rank, as few rows have.
+    found = _converged(torch.linalg.eigh, factor)
+    if found is None:
+        return factor.new_full(factor.shape[:1], torch.nan), torch.eye(len(factor)).to(factor)
+    return found[0].to(factor).clamp(min=0), found[1].to(factor)
+
+
+def _all_eigenvalues(factors: Sequence[Tensor]) -> list[Tensor]:
+    """The eigenvalues of every factor, in a fraction of the time of vectors.
+
+    Small ones of one size go together: on an accelerator each costs mostly the wait for many short steps.
+    """
+    found: dict[int, Tensor] = {t: f for t, f in enumerate(factors) if f.ndim == 1}
+    sizes: dict[int, list[int]] = {}
+    for t, factor in enumerate(factors):
+        if factor.ndim > 1:
+            sizes.setdefault(len(factor), []).append(t)
+    for size, places in sizes.items():
+        for some in [places] if size <= TOGETHER_UP_TO else [[place] for place in places]:
+            values = _converged(torch.linalg.eigvalsh, torch.stack([factors[t] for t in some]))
+            if values is None:
+                found |= {t: _eigenvalues(factors[t]) for t in some}
+            else:
+                found |= dict(zip(some, values.to(factors[0]).clamp(min=0).unbind(), strict=True))
+    return [found[t] for t in range(len(factors))]
+
+
+def _eigenvalues(factor: Tensor) -> Tensor:
+    """Those of one factor; NaN where there are none."""
+    found = _converged(torch.linalg.eigvalsh, factor)
+    return factor.new_full(factor.shape[:1], torch.nan) if found is None else found.to(factor).clamp(min=0)
+
+
+def _converged(routine: Callable[[Tensor], Any], factor: Tensor) -> Any:
+    """What a routine finds; None for what is not finite, of which there is nothing, and `failed` tells it."""
+    # In single precision the routine may not converge for a factor of low rank, as few rows have: it says so,
+    # or leaves NaN.
     for dtype in dict.fromkeys((factor.dtype, torch.float64)):
         try:
-            values, vectors = torch.linalg.eigh(factor.to(dtype))
+            found = routine(factor.to(dtype))
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
             continue
-        return values.to(factor).clamp(min=0), vectors.to(factor)
-    # There are none of what is not finite, which `failed` then tells.
-    return factor.new_full(factor.shape[:1], torch.nan), torch.eye(len(factor)).to(factor)
+        values = found if isinstance(found, Tensor) else found[0]
+        if values.isfinite().all():
+            return found
+    return None
 
 
-def _diagonal_in(factor: Tensor, vectors: Tensor | None) -> Tensor:
-    """The diagonal of Uᵀ F U."""
-    if vectors is None:
-        return factor
-    return (vectors * (factor @ vectors)).sum(0).clamp(min=0)
+def _shares(values: Tensor) -> Tensor:
+    """Parts of their sum; of nothing, equal ones."""
+    total = values.sum()
+    return torch.where(total == 0, 1 / len(values), values / total)

@@ -21,7 +21,7 @@ import torch
 from scipy.linalg import cython_blas, cython_lapack
 from torch import Tensor
 
-from online_laplace.threads import blas_libraries, replica_threads
+from online_laplace.threads import blas_libraries, replica_threads, set_threads
 
 # A triangle up to this size is inverted by LAPACK, a larger one by halves and products, which are faster.
 SMALLEST_HALF = 64
@@ -52,6 +52,23 @@ def gram(A: Tensor, out: Tensor, *, of_rows: bool = False, add: bool = False) ->
         )  # fmt: skip
 
     _for_each(len(A), work, order * order * along / 2)
+
+
+def add_products(A: Tensor, B: Tensor, out: Tensor, *, add: bool) -> None:
+    """Write A Bᵀ, or `add` it: A (r, m, d), B (r, n, d), and m·n adjacent numbers of each row of out (r, ·).
+
+    The numbers in a row of A and B must be adjacent.
+    """
+    (m, d), n, dtype = A.shape[-2:], B.shape[-2], A.dtype
+    gemm, one, before = _routine("gemm", dtype), _real(1.0, dtype), _real(float(add), dtype)
+
+    def work(i: int) -> None:
+        gemm(
+            b"T", b"N", _int(n), _int(m), _int(d), one, _at(B, i), _int(B.stride(-2)), _at(A, i),
+            _int(A.stride(-2)), before, _at(out, i), _int(n),
+        )  # fmt: skip
+
+    _for_each(len(A), work, m * n * d)
 
 
 def cholesky_(H: Tensor) -> None:
@@ -176,12 +193,12 @@ def _blas_threads(count: int) -> Iterator[None]:
     """As many threads for BLAS as it may have beside torch's, which rest meanwhile."""
     changed = [(library, n) for library in blas_libraries() if (n := library.get_num_threads()) != count]
     for library, _ in changed:
-        library.set_num_threads(count)
+        set_threads(library, count)
     try:
         yield
     finally:
         for library, threads in changed:
-            library.set_num_threads(threads)
+            set_threads(library, threads)
 
 
 @cache

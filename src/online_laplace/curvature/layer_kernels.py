@@ -7,23 +7,16 @@ Variances that follow what enters the layer go into a, those that follow what le
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from online_laplace.curvature import lapack
-from online_laplace.curvature.kernels import add_product_of_grams_, gram, one_triangle_
+from online_laplace.curvature.kernels import gram, one_triangle_
+from online_laplace.curvature.panels import Term, sum_by_panels, weighed_by_panels
 from online_laplace.model.layered import LayeredJacobian, LayerFactors
 from online_laplace.model.prior import Prior
-
-
-class Term(NamedTuple):
-    """(D Dᵀ) ∘ (E Eᵀ) with D (…, n, k, ·) and E (…, n, ·); None is a column of ones."""
-
-    D: Tensor | None
-    E: Tensor | None
 
 
 def separable(J: object, prior: Prior) -> bool:
@@ -68,23 +61,39 @@ def _with_column(E: Tensor, value: Tensor) -> Tensor:
     return torch.cat([E, column], dim=-1)
 
 
-def kernel(J: LayeredJacobian, prior: Prior, alpha: Tensor | None) -> Tensor:
-    """J A⁻¹ Jᵀ (…, n·k, n·k), the triangle that `gram` makes."""
+def kernel(
+    J: LayeredJacobian,
+    prior: Prior,
+    alpha: Tensor | None,
+    scale: Tensor | None = None,
+    into: Tensor | None = None,
+) -> Tensor:
+    """J A⁻¹ Jᵀ (…, n·k, n·k), the triangle that `gram` makes; with `scale` (…, n·k or 1, 1), of scale · J.
+
+    Written `into` a matrix where one is given, in which zeros must stand above the diagonal.
+    """
     k = J.shape[-2]
-    found = list(terms(J, prior, alpha, fold=k == 1))
+    found = [by_residual(term, k, scale) for term in terms(J, prior, alpha, fold=k == 1)]
     # Those of one matrix come first: the products of two are added to them in place.
     found.sort(key=lambda term: term.D is not None and term.E is not None)
+    if lapack.serves(J.layers[0].delta):
+        return sum_by_panels(found, into)
     total: Tensor | None = None
     for D, E in found:
-        if k == 1 and D is not None and E is not None and total is not None and lapack.serves(total):
-            if D.shape[:-3] == total.shape[:-2]:
-                add_product_of_grams_(total, D.squeeze(-2), E)
-                continue
-        outer = None if D is None else gram([D.flatten(-3, -2)], of_rows=True)
-        inner = None if E is None else _per_output(gram([E], of_rows=True), k, k)
+        outer, inner = (None if A is None else gram([A], of_rows=True) for A in (D, E))
         total = _plus(total, outer, inner)
     assert total is not None
     return total
+
+
+def by_residual(term: Term, k: int, scale: Tensor | None = None) -> Term:
+    """The same with a row for each of the k outputs: D and E (…, n·k, ·), the larger one times `scale`."""
+    D = None if term.D is None else term.D.flatten(-3, -2)
+    # To repeat a few columns costs less than to read and write a matrix of all pairs of rows once more.
+    E = term.E if term.E is None or k == 1 else term.E.repeat_interleave(k, dim=-2)
+    if scale is None:
+        return Term(D, E)
+    return Term(None, E * scale) if D is None and E is not None else Term(None if D is None else D * scale, E)
 
 
 def cross_kernel(J: LayeredJacobian, other: LayeredJacobian, prior: Prior, alpha: Tensor | None) -> Tensor:
@@ -94,11 +103,9 @@ def cross_kernel(J: LayeredJacobian, other: LayeredJacobian, prior: Prior, alpha
     pairs = zip(terms(J, prior, alpha, fold=fold), terms(other, prior, alpha, fold=fold), strict=True)
     total: Tensor | None = None
     for mine, theirs in pairs:
-        outer = inner = None
-        if mine.D is not None and theirs.D is not None:
-            outer = mine.D.flatten(-3, -2) @ theirs.D.flatten(-3, -2).mT
-        if mine.E is not None and theirs.E is not None:
-            inner = _per_output(mine.E @ theirs.E.mT, k, k_other)
+        (D, E), (D_other, E_other) = by_residual(mine, k), by_residual(theirs, k_other)
+        outer = None if D is None or D_other is None else D @ D_other.mT
+        inner = None if E is None or E_other is None else E @ E_other.mT
         total = _plus(total, outer, inner)
     assert total is not None
     return total
@@ -115,35 +122,46 @@ def row_kernels(J: LayeredJacobian, prior: Prior, alpha: Tensor | None) -> Tenso
     return total
 
 
-def group_traces(J: LayeredJacobian, prior: Prior, alpha: Tensor, M: Tensor) -> Tensor:
-    """Tr(M J_g A_g⁻¹ J_gᵀ) of every group for an M (…, n·k, n·k) that `gram` made, overwritten: (…, g)."""
+def group_traces(J: LayeredJacobian, prior: Prior, alpha: Tensor, M: Tensor, scale: Tensor) -> Tensor:
+    """Tr(M s J_g A_g⁻¹ J_gᵀ s) of every group for an M (…, n·k, n·k) that `gram` made, overwritten: (…, g).
+
+    s is diag(scale), with `scale` (…, n·k or 1, 1).
+    """
     k = J.shape[-2]
     half = one_triangle_(M)
-    values = torch.zeros_like(
-        alpha.expand(*M.shape[:-2], -1)
-    )  # one weight stands for all that share its place
+    alpha = alpha.expand(*M.shape[:-2], -1)
+    values = torch.zeros_like(alpha)  # one weight stands for all that share its place
+    asked: list[tuple[Term, tuple[Tensor, ...]]] = []  # and the places of what is found
     for weight, bias, delta, entering in J.layers:
         D = delta.flatten(-3, -2)
+        E = entering if k == 1 else entering.repeat_interleave(k, dim=-2)
+        of_weight, of_bias = weight.read(values), None if bias is None else bias.read(values)
         if prior.axis(weight) == "out":
-            among = half * _per_output(gram([entering], of_rows=True), k, k)
-            weight.read(values)[..., 0] = _quadratic(among, D)
-            if bias is not None:
-                bias.read(values)[...] = _quadratic(half, D)
-            continue
-        # The outputs of a row have the same a; a column of ones is that of the biases.
-        E = _with_column(entering, entering.new_ones(1)).repeat_interleave(k, dim=-2)
-        found = _quadratic(half * gram([D], of_rows=True), E)
-        weight.read(values)[..., 0, :] = found[..., :-1]
-        if bias is not None and prior.axis(bias) == "one":
-            bias.read(values)[..., 0] = found[..., -1]
-        elif bias is not None:
-            bias.read(values)[...] = _quadratic(half, D)
+            asked.append((Term(D * scale, E), (of_weight[..., 0],)))
+        elif bias is not None and of_bias is not None and prior.axis(bias) == "one":
+            columns = _with_column(E, E.new_ones(1)) * scale
+            asked.append((Term(columns, D), (of_weight[..., 0, :], of_bias[..., :1])))
+            of_bias = None
+        else:
+            asked.append((Term(E * scale, D), (of_weight[..., 0, :],)))
+        if of_bias is not None:
+            asked.append((Term(D * scale, None), (of_bias,)))
+    weigh = weighed_by_panels if lapack.serves(half) else _weighed
+    for (_, places), found in zip(asked, weigh(half, [term for term, _ in asked]), strict=True):
+        for place, values_there in zip(places, found.split([p.shape[-1] for p in places], -1), strict=True):
+            place.copy_(values_there)
     return prior.sum(values / alpha)
 
 
-def _quadratic(half: Tensor, A: Tensor) -> Tensor:
-    """aᵀ (T + Tᵀ) a for the columns of A (…, n, c) and one triangle T (…, n, n): (…, c)."""
-    return 2 * (A * (half @ A)).sum(-2)
+def _weighed(half: Tensor, asked: Sequence[Term]) -> list[Tensor]:
+    """The same as `weighed_by_panels`, of whole matrices, for a device."""
+
+    def each(D: Tensor | None, E: Tensor | None) -> Tensor:
+        assert D is not None
+        among = half if E is None else half * gram([E], of_rows=True)
+        return 2 * (D * (among @ D)).sum(-2)
+
+    return [each(D, E) for D, E in asked]
 
 
 def _plus(total: Tensor | None, one: Tensor | None, other: Tensor | None) -> Tensor:
@@ -155,12 +173,3 @@ def _plus(total: Tensor | None, one: Tensor | None, other: Tensor | None) -> Ten
     if total is None:
         return one * other
     return total.addcmul_(one, other) if total.shape == one.shape else total + one * other
-
-
-def _per_output(rows: Tensor, k: int, k_other: int) -> Tensor:
-    """A matrix between rows (…, n, m) as all outputs of each row see it: (…, n·k, m·k')."""
-    if k == k_other == 1:
-        return rows
-    n, m = rows.shape[-2:]
-    each = rows[..., :, None, :, None].expand(*rows.shape[:-2], n, k, m, k_other)
-    return each.flatten(-4, -3).flatten(-2)

@@ -6,10 +6,12 @@ products as large as a forward pass. A million weights of a thousand rows are on
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from online_laplace.curvature.dual import DualGGN, DualPrecision
 from online_laplace.curvature.factor import Factor
+from online_laplace.curvature.layer_gram import layer_gram
 from online_laplace.curvature.layer_kernels import (
     cross_kernel,
     group_traces,
@@ -17,6 +19,9 @@ from online_laplace.curvature.layer_kernels import (
     row_kernels,
     separable,
 )
+from online_laplace.curvature.primal import PrimalGGN, PrimalPrecision
+from online_laplace.curvature.rooms import Lease, hold, room
+from online_laplace.curvature.row_covariance import MANY_ROWS, MORE_ROWS, many_rows
 from online_laplace.errors import InputError
 from online_laplace.model.jacobian import Jacobian
 from online_laplace.model.layered import LayeredJacobian
@@ -50,23 +55,39 @@ class LayeredGGN(DualGGN):
         """Make the kernel, which with grouped α must wait for α."""
         self.factors = J
         self.n, self.residuals = J.shape[-3], J.shape[-3] * J.shape[-2]
-        self.K = kernel(J, prior, None) if len(prior) == 1 else None
+        self.lease = Lease()  # what is copied of this object has it as well
+        self.K = self._kept_kernel(J, prior) if prior.uniform else None
+
+    def _kept_kernel(self, J: LayeredJacobian, prior: Prior) -> Tensor:
+        """K in a room of its own: that of weights that are tried, and that of those before them."""
+        for kind in ("kernel", "another kernel"):
+            if (kept := self._room(kind, J.layers[-1].delta)) is not None:
+                hold(kind, kept, self.lease)
+                return kernel(J, prior, None, into=kept)
+        return kernel(J, prior, None)
+
+    def _room(self, kind: str, like: Tensor) -> Tensor | None:
+        return room(kind, torch.Size((*like.shape[:-3], self.residuals, self.residuals)), like)
 
     def _grouped_kernel(self, hyper: Hyper, scale: Tensor) -> Tensor:
-        K = kernel(self.factors, hyper.prior, hyper.weight_precision)
-        return K.mul_(scale).mul_(scale.mT)
+        # Of many α for one J there are more kernels than the room is for.
+        alpha, like = hyper.weight_precision, self.factors.layers[-1].delta
+        alone = alpha.shape[:-1] == like.shape[:-3] == scale.shape[:-2]
+        return kernel(self.factors, hyper.prior, alpha, scale, self._room("factor", like) if alone else None)
 
     def _precision(self, factor: Factor, scale: Tensor, hyper: Hyper) -> LayeredPrecision:
-        return LayeredPrecision(self.factors, factor, scale, hyper)
+        # The factor may be in the place of the kernel.
+        return LayeredPrecision(self.factors, factor, scale, hyper, self.lease)
 
 
 class LayeredPrecision(DualPrecision):
     """Stage two: the Cholesky factor of S (…, n·k, n·k), and products through the layers."""
 
-    def __init__(self, J: LayeredJacobian, factor: Factor, scale: Tensor, hyper: Hyper) -> None:
-        """Take the factors of J̃."""
+    def __init__(self, J: LayeredJacobian, factor: Factor, scale: Tensor, hyper: Hyper, lease: Lease) -> None:
+        """Take the factors of J̃, and the lease of the memory that they may be in."""
         super().__init__(factor, scale, hyper)
-        self.J = J
+        self.J, self.lease = J, lease
+        self._rows: PrimalPrecision | None = None
 
     def _left(self, b: Tensor) -> Tensor:
         return self.scale.squeeze(-1) * self.J.jvp(b / self.hyper.weight_precision).flatten(-2)
@@ -85,13 +106,22 @@ class LayeredPrecision(DualPrecision):
 
     def _gamma_by_group(self) -> Tensor:
         """Tr(S⁻¹ J̃_g A_g⁻¹ J̃_gᵀ)."""
-        M = self.factor.whole_inverse().mul_(self.scale).mul_(self.scale.mT)
-        return group_traces(self.J, self.hyper.prior, self.hyper.weight_precision, M)
+        like = self.factor.inverse
+        M = self.factor.whole_inverse(room("inverse", like.shape, like))
+        return group_traces(self.J, self.hyper.prior, self.hyper.weight_precision, M, self.scale)
 
     def covariance_at(self, J: Jacobian) -> Tensor:
-        """K(x, x) − M Mᵀ, row by row, with M = (L⁻¹ K̃(train, x))ᵀ: no J of either."""
+        """K(x, x) − M Mᵀ, row by row, with M = (L⁻¹ K̃(train, x))ᵀ: no J of either.
+
+        Of many rows through H⁻¹, where that takes less.
+        """
         if not isinstance(J, LayeredJacobian):
             return super().covariance_at(J)
+        rows = MORE_ROWS if self._rows is None else MANY_ROWS
+        if self.scale.shape[-2] == 1 and many_rows(J, J.shape[-2] * self.factor.order**2 / 2, rows):
+            if self._rows is None:
+                self._rows = PrimalGGN(layer_gram(self.J).unsqueeze(-3)).at(self.hyper, last=True)
+            return self._rows.covariance_at(J)
         of_prior = row_kernels(J, self.hyper.prior, self._grouped_alpha)
         return of_prior * self._variance[..., None, None] - row_covariance(self._explained(J), J.shape[-2])
 
@@ -111,7 +141,7 @@ class LayeredPrecision(DualPrecision):
     @property
     def _grouped_alpha(self) -> Tensor | None:
         """α by weight, where kernels need it; a single one can wait."""
-        return None if len(self.hyper.prior) == 1 else self.hyper.weight_precision
+        return None if self.hyper.prior.uniform else self.hyper.weight_precision
 
     @property
     def _variance(self) -> Tensor:

@@ -44,6 +44,8 @@ class Settings:
     iterations: int = 2000
     # Of the residual, relative; None is half of the dtype's digits.
     tolerance: float | None = None
+    # Draws from the posterior in the place of random signs.
+    draws: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a number of probes of which no error can be told."""
@@ -58,16 +60,20 @@ class Settings:
 class MatrixFreeGGN:
     """Stage one: the operators of all batches, and the diagonal of J̃ᵀJ̃ as random signs estimate it (d_w,)."""
 
-    def __init__(self, parts: Sequence[Operator], diagonal: Tensor, settings: Settings) -> None:
+    def __init__(self, parts: Sequence[Operator], squares: Tensor, settings: Settings) -> None:
         """Take the operators of the rows, whose sums they form."""
-        self.parts, self.diagonal, self.settings = list(parts), diagonal, settings
+        self.parts, self.squares, self.settings = list(parts), squares, settings
 
     def __add__(self, other: MatrixFreeGGN) -> MatrixFreeGGN:
-        return MatrixFreeGGN([*self.parts, *other.parts], self.diagonal + other.diagonal, self.settings)
+        return MatrixFreeGGN([*self.parts, *other.parts], self.squares + other.squares, self.settings)
+
+    def diagonal(self) -> Tensor:
+        """diag(J̃ᵀJ̃), as far as it is known: (d_w,)."""
+        return self.squares
 
     def at(self, hyper: Hyper, *, last: bool = False) -> MatrixFreePrecision:
         """H as products."""
-        return MatrixFreePrecision(self, hyper)
+        return SampledPrecision(self, hyper) if self.settings.draws else MatrixFreePrecision(self, hyper)
 
 
 class Estimate(NamedTuple):
@@ -85,9 +91,8 @@ class MatrixFreePrecision(Precision):
     def __init__(self, ggn: MatrixFreeGGN, hyper: Hyper) -> None:
         """Nothing is solved yet."""
         self.hyper, self.parts, self.settings = hyper, ggn.parts, ggn.settings
-        d = len(ggn.diagonal)
-        self.alpha = hyper.weight_precision.expand(d)
-        self.P = hyper.beta.mean() * ggn.diagonal + self.alpha
+        self.alpha = hyper.weight_precision.expand(len(ggn.squares))
+        self.P = hyper.beta.mean() * ggn.squares + self.alpha
         self.failed = ~(self.P.isfinite() & (self.P > 0)).all()
 
     def product(self, v: Tensor) -> Tensor:
@@ -109,19 +114,20 @@ class MatrixFreePrecision(Precision):
     @cached_property
     def estimate(self) -> Estimate:
         """One solve a probe, the first time that it is asked for."""
-        gammas, logs = [], []
-        prior, root = self.hyper.prior, self.P.sqrt()
-        d = len(root)
-        for _ in range(self.settings.probes):
-            z = _signs(root, self.settings.generator)
-            solved = self._solve(root * z)
-            gammas.append(prior.sum(1 - self.alpha * z * solved.solution / root))
-            values, vectors = torch.linalg.eigh(solved.lanczos)
-            logs.append(d * (vectors[0].square() * values.log()).sum())
-        shift = self.P.log().sum() - prior.log_det(self.hyper.alpha)
-        gamma, log = torch.stack(gammas), torch.stack(logs)
+        found = [self._probe() for _ in range(self.settings.probes)]
+        gamma, log = (torch.stack(part) for part in zip(*found, strict=True))
+        shift = self.P.log().sum() - self.hyper.prior.log_det(self.hyper.alpha)
         error = self.settings.probes**-0.5
         return Estimate(gamma.mean(0), gamma.std(0) * error, log.mean() + shift, log.std() * error)
+
+    def _probe(self) -> tuple[Tensor, Tensor]:
+        """γ by group and log det P^−½ H P^−½ as one vector of random signs has them."""
+        root = self.P.sqrt()
+        z = _signs(root, self.settings.generator)
+        solved = self._solve(root * z)
+        values, vectors = torch.linalg.eigh(solved.lanczos)
+        gamma = self.hyper.prior.sum(1 - self.alpha * z * solved.solution / root)
+        return gamma, len(root) * (vectors[0].square() * values.log()).sum()
 
     def log_contraction(self) -> Tensor:
         """As the probes estimate it."""
@@ -146,15 +152,34 @@ class MatrixFreePrecision(Precision):
         return rows @ torch.stack([self.solve(j) for j in rows]).mT
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
-        """Sample, then optimise: H⁻¹ (J̃ᵀ B^½ e + A^½ e') has the covariance H⁻¹ (J̃ᵀBJ̃ + A) H⁻¹ = H⁻¹."""
-        drawn = []
-        for _ in range(count):
-            b = self.alpha.sqrt() * standard_normal(self.alpha.shape, self.alpha, generator)
-            for part in self.parts:
-                like = part.jvp(torch.zeros_like(b))
-                b = b + part.vjp(self.hyper.beta.sqrt() * standard_normal(like.shape, like, generator))
-            drawn.append(self.solve(b))
-        return torch.stack(drawn)
+        """Sample, then optimise: for b of covariance H, H⁻¹ b has the covariance H⁻¹ H H⁻¹ = H⁻¹."""
+        return torch.stack([self.solve(self._drawn(generator)) for _ in range(count)])
+
+    def _drawn(self, generator: torch.Generator) -> Tensor:
+        """J̃ᵀ B^½ e + A^½ e', whose covariance is J̃ᵀBJ̃ + A = H: (d_w,)."""
+        b = self.alpha.sqrt() * standard_normal(self.alpha.shape, self.alpha, generator)
+        for part in self.parts:
+            like = part.jvp(torch.zeros_like(b))
+            b = b + part.vjp(self.hyper.beta.sqrt() * standard_normal(like.shape, like, generator))
+        return b
+
+
+class SampledPrecision(MatrixFreePrecision):
+    """The same with draws z = H⁻¹ b from the posterior for its estimates (Antorán et al., 2023).
+
+    With b of covariance H both follow from one solve, M = P^−½ H P^−½ and c = P^−½ b being of covariance M:
+
+        γ_g       = E[Σ_g z (b − α z)],  since b − α z = J̃ᵀBJ̃ z
+        log det M = E[cᵀ M⁻¹ log(M) c],  by the Lanczos matrix that the solve leaves
+    """
+
+    def _probe(self) -> tuple[Tensor, Tensor]:
+        b = self._drawn(self.settings.generator)
+        solved = self._solve(b)
+        z = solved.solution
+        values, vectors = torch.linalg.eigh(solved.lanczos)
+        gamma = self.hyper.prior.sum(z * (b - self.alpha * z))
+        return gamma, (b.square() / self.P).sum() * (vectors[0].square() * values.log() / values).sum()
 
 
 class Solved(NamedTuple):

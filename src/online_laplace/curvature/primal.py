@@ -5,8 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from online_laplace.curvature.factor import factorise
+from online_laplace.curvature.factor import LapackFactor, factorise
 from online_laplace.curvature.kernels import gram, sum_of_products
+from online_laplace.curvature.layer_gram import by_brackets, layer_gram
+from online_laplace.curvature.row_covariance import RowCovariance, many_rows
+from online_laplace.model.jacobian import Jacobian
+from online_laplace.model.layered import LayeredJacobian
 from online_laplace.model.precision import Precision, Structure, row_covariance, standard_normal
 from online_laplace.model.prior import Hyper, Prior
 from online_laplace.model.tangent import TangentModel
@@ -15,6 +19,9 @@ from online_laplace.model.tangent import TangentModel
 def build_primal(tangent: TangentModel, prior: Prior) -> PrimalGGN:
     """Multiply J̃ (…, n, k, d_w) with itself, output by output when each has its own β."""
     per_output = tangent.scales > 1
+    if not per_output and by_brackets(tangent.J):
+        assert isinstance(tangent.J, LayeredJacobian)
+        return PrimalGGN(tangent.reduce(layer_gram(tangent.J).unsqueeze(-3)))
     G = gram(
         block.transpose(-3, -2) if per_output else block.flatten(-3, -2).unsqueeze(-3)
         for _, block in tangent.J.blocks()
@@ -39,6 +46,10 @@ class PrimalGGN:
         """The same with every row counted `factor` times."""
         return PrimalGGN(factor * self.G)
 
+    def diagonal(self) -> Tensor:
+        """diag(J̃ᵀJ̃), of all noise precisions together: (…, d_w)."""
+        return self.G.diagonal(dim1=-2, dim2=-1).sum(-2)
+
     def at(self, hyper: Hyper, *, last: bool = False) -> PrimalPrecision:
         """H = Σ_b β_b G_b + diag(α)."""
         return PrimalPrecision(self.G, hyper, last)
@@ -57,6 +68,7 @@ class PrimalPrecision(Precision):
             total = (hyper.beta[..., None, None] * G).sum(-3)
             self.factor = factorise(total, hyper.weight_precision, take_over=True)
         self.failed = self.factor.failed
+        self._rows: RowCovariance | None = None
 
     def solve(self, b: Tensor) -> Tensor:
         return self.factor.solve(b)
@@ -68,7 +80,7 @@ class PrimalPrecision(Precision):
     def group_gamma(self) -> Tensor:
         """From the diagonal of H⁻¹; with one α its trace is enough."""
         prior = self.hyper.prior
-        if len(prior) == 1:
+        if prior.uniform:
             return prior.sizes - self.hyper.alpha * self.factor.trace_inverse().unsqueeze(-1)
         return prior.sum(1 - self.hyper.weight_precision * self.factor.diag_inverse())
 
@@ -82,6 +94,19 @@ class PrimalPrecision(Precision):
     def covariance(self, J: Tensor) -> Tensor:
         """P Pᵀ with P = (L⁻¹ Jᵀ)ᵀ."""
         return row_covariance(self._whiten(J), J.shape[-2])
+
+    def covariance_at(self, J: Jacobian) -> Tensor:
+        """Of many rows through H⁻¹ and the layers of J; by solving where rounding would show."""
+        k, d = J.shape[-2:]
+        if not isinstance(self.factor, LapackFactor) or not many_rows(J, k * d * d / 2):
+            return super().covariance_at(J)
+        assert isinstance(J, LayeredJacobian)
+        if self._rows is None:
+            self._rows = RowCovariance(self.factor.inverse_beside(), J)
+        covariance, doubtful = self._rows(J)
+        if doubtful.any():
+            covariance[doubtful] = self.covariance(J.some(doubtful).whole)
+        return covariance
 
     def joint_covariance(self, J: Tensor) -> Tensor:
         P = self._whiten(J)

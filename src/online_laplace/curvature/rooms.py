@@ -29,7 +29,8 @@ _rooms = _Rooms()
 def room(kind: str, shape: torch.Size, like: Tensor) -> Tensor | None:
     """This thread's block of a kind: zeros at first, then whatever was left there; None where it is in use.
 
-    None as well for what is too large to be kept, or not on the CPU.
+    Of a block for many replicas the first few serve fewer. None as well for what is too large to be kept, or
+    not on the CPU.
     """
     size = shape.numel() * like.element_size()
     if size > LARGEST or like.device.type != "cpu":
@@ -38,13 +39,26 @@ def room(kind: str, shape: torch.Size, like: Tensor) -> Tensor | None:
     if holder is not None and holder() is not None:
         return None
     block = _rooms.blocks.get(kind)
-    if block is None or block.shape != shape or block.dtype != like.dtype:
+    alike = block is not None and block.shape[1:] == shape[1:] and block.dtype == like.dtype
+    if block is None or not alike or len(block) < shape[0]:
         with torch.inference_mode(False):  # else nobody outside could write to it
             block = torch.zeros(shape, dtype=like.dtype)
         _rooms.blocks[kind] = block
-    return block
+    return block[: shape[0]]
 
 
-def hold(kind: str, holder: object) -> None:
-    """Nobody else gets the block for as long as the holder lives."""
-    _rooms.holders[kind] = weakref.ref(holder)
+def scratch(kind: str, size: int, like: Tensor) -> Tensor:
+    """So many numbers to write to, this thread's own where they are kept; for use until the next call."""
+    kept = room(kind, torch.Size((size,)), like)
+    return like.new_empty(size) if kept is None else kept[:size]
+
+
+class Lease:
+    """Something to hold a block, for those who may be copied."""
+
+
+def hold(kind: str, block: Tensor, holder: object) -> None:
+    """Where this is the block of a kind, nobody else gets it for as long as the holder lives."""
+    kept = _rooms.blocks.get(kind)
+    if kept is not None and kept.data_ptr() == block.data_ptr():
+        _rooms.holders[kind] = weakref.ref(holder)

@@ -103,24 +103,25 @@ class BlockJacobian:
 
     def blocks(self) -> Iterator[Block]:
         """Made anew, each for as long as it is used."""
-        for chosen, J in self._parts():
+        for chosen, J in self.parts():
             yield chosen, written_out(J)
 
     def jvp(self, v: Tensor) -> Tensor:
-        parts = ((chosen, J.jvp(v)) for chosen, J in self._parts())
+        parts = ((chosen, J.jvp(v)) for chosen, J in self.parts())
         return _fill_rows(v.new_empty(self.shape[:-1]), parts)
 
     def vjp(self, u: Tensor) -> Tensor:
-        return _total(J.vjp(u[..., chosen, :]) for chosen, J in self._parts())
+        return _total(J.vjp(u[..., chosen, :]) for chosen, J in self.parts())
 
     def squares(self, scales: int) -> Tensor:
-        return _total(J.squares(scales) for _, J in self._parts())
+        return _total(J.squares(scales) for _, J in self.parts())
 
     def whitened(self, root: Tensor | None) -> Jacobian:
         """Whitens each block as it is made."""
         return BlockJacobian(self.network, self.w, self.X, self.rows, root)
 
-    def _parts(self) -> Iterator[tuple[slice, Jacobian]]:
+    def parts(self) -> Iterator[tuple[slice, Jacobian]]:
+        """Which rows, and their J, whitened."""
         for chosen, _, J in self.linearised():
             yield chosen, J if self.root is None else J.whitened(self.root[..., chosen, :, :])
 
@@ -135,8 +136,6 @@ class BlockJacobian:
             (chosen, self.network.forward(self.w, self.X[..., chosen, :]))
             for chosen in _slices(self.X.shape[-2], self.rows)
         )
-        if self.w.requires_grad:  # autograd keeps all that is made on the way in any case
-            return torch.cat([part for _, part in parts], dim=-2)
         return _fill_rows(self.w.new_empty(self.shape[:-1]), parts)
 
     def collected(self) -> tuple[Tensor, DenseJacobian]:
@@ -180,8 +179,13 @@ class DiagonalJacobian:
 
 
 def forward_rows(network: Network, w: Tensor, X: Tensor) -> Tensor:
-    """f (…, n, k), at once where J would be small, else a few rows at a time."""
-    return network.forward(w, X) if _is_small(network, w, X) else BlockJacobian.of(network, w, X).outputs()
+    """f (…, n, k), at once where J would be small, else a few rows at a time.
+
+    At once for autograd, too, which keeps all that is made on the way in any case.
+    """
+    if w.requires_grad or _is_small(network, w, X):
+        return network.forward(w, X)
+    return BlockJacobian.of(network, w, X).outputs()
 
 
 def linearise_rows(network: Network, w: Tensor, X: Tensor) -> tuple[Tensor, Jacobian]:

@@ -55,6 +55,14 @@ class LayeredJacobian:
         )
         return LayeredJacobian(layers)
 
+    def some(self, rows: Tensor) -> LayeredJacobian:
+        """That of the rows of a mask (n,)."""
+        layers = tuple(
+            layer._replace(delta=layer.delta[..., rows, :, :], entering=layer.entering[..., rows, :])
+            for layer in self.layers
+        )
+        return LayeredJacobian(layers)
+
     def jvp(self, v: Tensor) -> Tensor:
         total: Tensor | None = None
         for weight, bias, delta, entering in self.layers:
@@ -90,5 +98,17 @@ class LayeredJacobian:
     def whitened(self, root: Tensor | None) -> LayeredJacobian:
         if root is None:
             return self
-        layers = (layer._replace(delta=root.mT @ layer.delta) for layer in self.layers)
+        layers = (layer._replace(delta=_whitened(layer.delta, root)) for layer in self.layers)
         return LayeredJacobian(tuple(layers))
+
+
+def _whitened(delta: Tensor, root: Tensor) -> Tensor:
+    """rootᵀ δ: (…, n, k, out)."""
+    k = root.shape[-1]
+    if k == 1:
+        return root * delta
+    if k > 2:
+        return root.mT @ delta
+    # Of two outputs a product for every row would take longer than to multiply number by number.
+    first, second = root.unsqueeze(-1).unbind(-3)  # (…, n, k, 1) each: what a row of δ goes into
+    return (first * delta[..., :1, :]).addcmul_(second, delta[..., 1:, :])

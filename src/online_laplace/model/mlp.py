@@ -125,12 +125,17 @@ class MLP:
             factors.append(LayerFactors(weight, bias, delta, entering[i]))
             if i > 0:
                 slope = derivative(pre_activations[i - 1], entering[i])
-                W = weight.read(w).unsqueeze(-3)
-                # (…, n, k, out) @ (…, 1, out, in) → (…, n, k, in)
+                W = weight.read(w)
                 is_identity = i == len(self.layers) - 1 and not self.constants
-                pulled_back = W if is_identity else delta @ W
+                # (…, n·k, out) @ (…, out, in): one product for all rows, not one for each
+                pulled_back = W.unsqueeze(-3) if is_identity else _of_rows(delta, W)
                 delta = pulled_back * slope.unsqueeze(-2)
         return f, LayeredJacobian(tuple(factors))
+
+
+def _of_rows(delta: Tensor, W: Tensor) -> Tensor:
+    """δ W: (…, n, k, out) and (…, out, in) → (…, n, k, in)."""
+    return torch.unflatten(delta.flatten(-3, -2) @ W, -2, delta.shape[-3:-1])
 
 
 def _affine(a: Tensor, weight: TensorSlot, bias: TensorSlot | None, w: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,6 +37,11 @@ class Prior:
         """The number of weights that it governs."""
         return self.membership.shape[0]
 
+    @property
+    def uniform(self) -> bool:
+        """Whether all weights have one and the same precision."""
+        return len(self) == 1
+
     def to(self, device: torch.device) -> Prior:
         """The same prior with its tensors on another device."""
         return replace(self, sizes=self.sizes.to(device), membership=self.membership.to(device))
@@ -65,6 +71,14 @@ class Prior:
     def expand(self, alpha: Tensor) -> Tensor:
         """One value per group (…, g) → one per weight (…, d_w); a single group is left to broadcast."""
         return alpha if len(self) == 1 else alpha @ self.membership.mT
+
+    def precisions(self, alpha: Tensor) -> Tensor:
+        """The diagonal of A for the precisions (…, g): (…, d_w), or (…, 1) where it is `uniform`."""
+        return self.expand(alpha)
+
+    def norm(self, v: Tensor) -> Tensor:
+        """vᵀ A v of each group at α = 1, for weights (…, d_w): (…, g)."""
+        return self.sum(v.square())
 
     def log_det(self, alpha: Tensor) -> Tensor:
         """log det A for the precisions (…, g): (…)."""
@@ -99,12 +113,12 @@ class Hyper:
     @property
     def weight_precision(self) -> Tensor:
         """The diagonal of A, one precision per weight: (…, d_w), or (…, 1) where all are equal."""
-        return self.prior.expand(self.alpha)
+        return self.prior.precisions(self.alpha)
 
     @property
     def scalar(self) -> bool:
         """Whether both precisions are single numbers, so that one decomposition serves all their values."""
-        return self.alpha.shape[-1] == 1 and self.beta.shape[-1] == 1
+        return self.prior.uniform and self.beta.shape[-1] == 1
 
     @property
     def pruned(self) -> Tensor:
@@ -224,8 +238,10 @@ def initial_hyper(
 
     Raises InputError for a non-positive precision.
     """
-    for name, value in (("alpha", alpha), ("beta", beta)):
-        if not (0 < value < float("inf")):
+    given: dict[str, Any] = {"alpha": alpha, "beta": beta}
+    for name, value in given.items():
+        is_number = isinstance(value, int | float | Tensor)
+        if not is_number or not 0 < value < float("inf"):
             raise InputError(f"initial {name} must be a positive, finite precision, not {value}")
     replicas = w.shape[:-1]
     return Hyper(w.new_full((*replicas, len(prior)), alpha), w.new_full((*replicas, scales), beta), prior)

@@ -57,14 +57,14 @@ class GaussNewtonState(OnlineState):
 class GaussNewton:
     """OL (`mean=at_weights`) or LM (`mean=at_mode`) with damped Gauss-Newton steps.
 
-    Replicas accept and reject on their own; no accepted step raises the loss. Each accepted step is followed
-    by `updates` of the hyperparameters. A `predicated` step is the same sequence of operations whoever moves,
-    as steps on a CUDA device always are.
+    Replicas accept and reject on their own; no accepted step raises the loss. At every `update_every`-th step
+    an accepted one is followed by an update of the hyperparameters. A `predicated` step is the same sequence
+    of operations whoever moves, as steps on a CUDA device always are.
     """
 
     model: Model
     mean: Mean
-    updates: int = 1
+    update_every: int = 1
     initial_damping: float = 1.0
     predicated: bool = False
 
@@ -148,35 +148,48 @@ class GaussNewton:
 
     def _arrivals(self, state: GaussNewtonState, rows: Rows, accepted: Tensor, proposal: Proposal) -> Arrival:
         """What is new at the accepted weights; of replicas that stay where they are nothing is computed."""
+        due = bool(self._due(state))
         if accepted.all() and proposal.tangent is not None:
-            return self._arrive(proposal.tangent, state.hyper)
+            return self._arrive(proposal.tangent, state.hyper, due)
         if not divisible(state.tangent, state.ggn, rows):
             w = where_running(accepted, proposal.w, state.w)
-            return self._arrive(self.model.linearise(w, rows), state.hyper)
+            return self._arrive(self.model.linearise(w, rows), state.hyper, due)
         chosen = torch.nonzero(accepted).squeeze(-1)
         hyper, some = state.hyper, take(rows, chosen)
         if proposal.tangent is not None:
             tangent = take(proposal.tangent, chosen)
         else:
             tangent = self.model.linearise(proposal.w[chosen], some)
-        part = self._arrive(tangent, hyper.with_values(hyper.alpha[chosen], hyper.beta[chosen]))
+        part = self._arrive(tangent, hyper.with_values(hyper.alpha[chosen], hyper.beta[chosen]), due)
         before = Arrival(state.tangent, state.ggn, hyper, accepted, state.tangent.misfit[..., 0])
         return put(before, chosen, part)
 
     def _predicated(self, state: GaussNewtonState, accepted: Tensor, proposal: Proposal) -> Arrival:
         """The same without asking who moves, for steps that are recorded: computed for all, kept by some."""
         assert proposal.tangent is not None
-        there = self._arrive(proposal.tangent, state.hyper)
+        there = self._arrive(proposal.tangent, state.hyper, due=True)
+        if self.update_every > 1:
+            due = torch.as_tensor(self._due(state), device=accepted.device).expand_as(accepted)
+            there = there._replace(
+                hyper=there.hyper.where(due, state.hyper),
+                failed=there.failed & due,
+                evidence=torch.where(due, there.evidence, -torch.inf),
+            )
         before = Arrival(state.tangent, state.ggn, state.hyper, accepted, there.evidence)
         return where(accepted, there, before)
 
-    def _arrive(self, tangent: TangentModel, hyper: Hyper) -> Arrival:
-        """The curvature at new weights, and what it makes of the hyperparameters."""
+    def _due(self, state: GaussNewtonState) -> bool | Tensor:
+        """Whether the hyperparameters are updated at this step."""
+        return state.step % self.update_every == 0
+
+    def _arrive(self, tangent: TangentModel, hyper: Hyper, due: bool) -> Arrival:
+        """The curvature at new weights and, if an update is due, what it makes of the hyperparameters."""
         ggn = self.model.ggn(tangent)
+        if not due:
+            unknown = torch.full_like(tangent.misfit[..., 0], -torch.inf)
+            return Arrival(tangent, ggn, hyper, torch.zeros_like(unknown, dtype=torch.bool), unknown)
         H = ggn.at(hyper)
         new = self._update(tangent, hyper, H)
-        for _ in range(self.updates - 1):
-            new = self._update(tangent, new, ggn.at(new))
         return Arrival(tangent, ggn, new, H.failed, laplace_evidence(tangent, hyper, H))
 
     def _move(
@@ -228,7 +241,7 @@ def _rounding(tangent: TangentModel, hyper: Hyper) -> Tensor:
 class Arrival(NamedTuple):
     """New weights' tangent model and curvature, the hyperparameters updated at them, and L_f before that.
 
-    `failed` (…) where H had no factor.
+    `failed` (…) where H had no factor. Where no update was due, none was asked for, and L_f is −∞.
     """
 
     tangent: TangentModel
