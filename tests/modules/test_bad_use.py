@@ -11,7 +11,7 @@ from module_problems import Words, inputs_for, mlp, seeded, targets
 from online_laplace import OnlineLaplace
 from online_laplace.core import VaryingGaussian
 from online_laplace.errors import DivergedError, InputError
-from online_laplace.modules import Cadence
+from online_laplace.modules import Cadence, fit
 from problems import normal
 
 
@@ -77,7 +77,13 @@ def test_outputs_that_do_not_fit_the_likelihood():
     refused(
         r"the module returns dict: wrap it", OnlineLaplace(seeded(Several), "gaussian", n_data=8).loss, x, y
     )
-    refused(r"need precisions of their own", OnlineLaplace, two, VaryingGaussian(), n_data=8)
+    refused(
+        r"noise of VaryingGaussian needs precisions of its own, and 2.weight belongs.*a layer of its own",
+        OnlineLaplace,
+        two,
+        VaryingGaussian(),
+        n_data=8,
+    )
 
 
 def test_targets_that_do_not_fit_the_likelihood():
@@ -227,7 +233,7 @@ def test_a_tied_weight_is_refused_by_kron_and_counted_once_by_the_others():
 
 
 def test_layers_that_kron_does_not_know_are_refused_by_name_with_what_does():
-    others = "or use diagonal, full, last-layer or matrix-free"
+    others = "or use diagonal, block, full, last-layer or matrix-free"
 
     def kron(module):
         return OnlineLaplace(module.double(), "gaussian", n_data=8, curvature="kron")
@@ -310,4 +316,71 @@ def test_what_is_no_cadence(settings):
 
 
 def test_no_probe_at_all():
-    refused(r"at least one probe", OnlineLaplace, seeded(lambda: Words(2)), "gaussian", n_data=8, probes=0)
+    refused(
+        r"probes must be a whole number of at least 1",
+        OnlineLaplace,
+        seeded(lambda: Words(2)),
+        "gaussian",
+        n_data=8,
+        probes=0,
+    )
+
+
+BAD_SETTINGS = {
+    "no likelihood": ({"likelihood": None}, r"likelihood must be one of gaussian, .* not None"),
+    "a number": ({"likelihood": 3}, r"or a Likelihood of the core, not 3"),
+    "alpha in words": ({"alpha": "small"}, r"initial alpha must be a positive, finite precision, not small"),
+    "no beta": ({"beta": None}, r"initial beta must be a positive, finite precision, not None"),
+    "probes in words": ({"probes": "many"}, r"probes must be a whole number of at least 1, .* not 'many'"),
+    "half a probe": ({"probes": 2.5}, r"probes must be a whole number of at least 1, .* not 2\.5"),
+    "seed in words": ({"seed": "dice"}, r"seed must be a whole number from 0 to below 2\*\*63, not 'dice'"),
+    "no seed": ({"seed": None}, r"seed must be a whole number"),
+    "cadence in words": ({"cadence": "often"}, r"cadence must be a Cadence, such as .* not 'often'"),
+    "no reduce": ({"reduce": None}, r"reduce must be a function of a sum, such as AllReduce\(\), not None"),
+    "large seed": ({"seed": 2**70}, r"seed must be a whole number"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_SETTINGS)
+def test_a_setting_that_cannot_be_used_is_refused_by_name(case):
+    settings, message = BAD_SETTINGS[case]
+    refused(message, OnlineLaplace, mlp(2), n_data=8, **({"likelihood": "gaussian"} | settings))
+
+
+def test_what_fit_and_a_posterior_cannot_use():
+    module = mlp(2)
+    x, y = data(module)
+    refused(r"epochs must be a whole number", fit, module, [(x, y)], "gaussian", n_data=8, epochs="3")
+    optimiser = torch.optim.Adam(module.parameters())
+    refused(
+        r"optimiser must make one.*not Adam", fit, module, [(x, y)], "gaussian", n_data=8, optimiser=optimiser
+    )
+    refused(r"the loader must give batches .* and 5 does not", fit, module, 5, "gaussian", n_data=8)
+    posterior = OnlineLaplace(module, "gaussian", n_data=8).posterior([(x, y)])
+    refused(r"number of draws must be a whole number", posterior.predict, x, draws=0)
+    refused(r"number of draws must be a whole number", posterior.sample, x, 0, torch.Generator())
+
+
+def test_noise_with_a_layer_of_its_own_may_vary_with_the_inputs():
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.mean, self.noise = nn.Linear(3, 4), nn.Linear(4, 1), nn.Linear(4, 1)
+
+        def forward(self, x):
+            h = torch.tanh(self.body(x))
+            return torch.cat([self.mean(h), self.noise(h)], -1)
+
+    module = seeded(Two)
+    x, y = inputs_for(module, 8), normal(8, 1, seed=2)
+    tuner = OnlineLaplace(module, VaryingGaussian(), n_data=8, curvature="kron")
+    assert tuner.update(x, y).alpha.keys() >= {"mean.weight", "noise.weight"}
+    assert tuner.posterior([(x, y)]).predict(x).mean.shape == (8, 1)
+
+
+def test_a_state_that_lacks_something_is_refused():
+    tuner = OnlineLaplace(mlp(2), "gaussian", n_data=8)
+    for name in (state := tuner.state_dict()):
+        refused(f"it has no {name}", tuner.load_state_dict, {n: v for n, v in state.items() if n != name})
+    refused("it is a NoneType", tuner.load_state_dict, None)
+    refused("it has 1 precisions", tuner.load_state_dict, state | {"alpha": torch.ones(1)})

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from module_problems import mlp
-from online_laplace.errors import InputError
-from online_laplace.modules import Cadence, fit
+from online_laplace.errors import InputError, MissingExtraError
+from online_laplace.modules import Cadence, TensorBoard, fit
 from problems import wave
 
 CADENCE = Cadence(every=2, decay=0.8, refresh=2)
@@ -31,7 +34,7 @@ def test_it_trains_and_reports():
         curvature="kron", on_update=updates.append, on_epoch=lambda *seen: epochs.append(seen), quiet=True,
     )  # fmt: skip
     assert str(found.outcome) == "step limit" and found.outcome.step == 80
-    assert updates == found.history and len(updates) == 160
+    assert updates == found.history and len(updates) == CADENCE.costs(320)[0] == 100
     assert [epoch for epoch, _ in epochs] == list(range(1, 81))
     assert found.history[-1].evidence > found.history[0].evidence + 20
     assert 0.05 < float(found.tuner.beta.rsqrt()) < 0.3  # the noise is 0.1, that of a start 1
@@ -85,5 +88,39 @@ def test_a_loader_that_contradicts_n_data_or_knows_no_number_of_rows():
     empty = DataLoader(TensorDataset(torch.empty(0, 2)))
     with pytest.raises(InputError, match=r"the loader is empty"):
         fit(mlp(1, inputs=2), empty, "gaussian")
-    with pytest.raises(InputError, match=r"at least one epoch"):
+    with pytest.raises(InputError, match=r"epochs must be a whole number of at least 1"):
         fit(mlp(1, inputs=2), loader(), "gaussian", epochs=0)
+
+
+def test_tensorboard_is_written_every_update_and_epoch(monkeypatch, tmp_path):
+    points = []
+
+    class Writer:
+        def __init__(self, folder):
+            points.append(folder)
+
+        def add_scalar(self, name, value, step):
+            points.append((name, value, step))
+
+        def close(self):
+            points.append("closed")
+
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=Writer))
+    board = TensorBoard(tmp_path)
+    found = fit(
+        mlp(1, inputs=2), loader(), "gaussian", epochs=2, cadence=CADENCE, curvature="kron", quiet=True,
+        on_update=board.on_update, on_epoch=board.on_epoch,
+    )  # fmt: skip
+    board.close()
+    last = found.history[-1]
+    assert points[0] == str(tmp_path) and points[-1] == "closed"
+    assert ("loss", found.losses[1], 2) in points and ("evidence", last.evidence, last.call) in points
+    assert ("alpha/0.weight", last.alpha["0.weight"], last.call) in points
+    assert ("gamma/2.bias", last.gamma["2.bias"], last.call) in points
+    assert ("noise/0", last.beta[0] ** -0.5, last.call) in points
+
+
+def test_without_tensorboard_its_extra_is_named(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'online-laplace\[tensorboard\]'"):
+        TensorBoard(tmp_path)

@@ -29,9 +29,8 @@ def precision(likelihood="categorical", make=mlp, n=9, probes=10, **settings):
     """H of some mini-batches, and the dense one."""
     module = make(OUTPUTS[likelihood])
     x, y = inputs_for(module, n), targets(likelihood, n)
-    tuner = OnlineLaplace(
-        module, likelihood, n_data=n, curvature="matrix-free", alpha=0.7, beta=1.3, **settings
-    )
+    settings = {"curvature": "matrix-free"} | settings
+    tuner = OnlineLaplace(module, likelihood, n_data=n, alpha=0.7, beta=1.3, **settings)
     H = tuner.posterior(batches(x, y, 4), probes=probes).H
     alpha = tuner.hyper.weight_precision.expand(tuner.view.d_w)
     G = float(tuner.beta) * dense_ggn(module, likelihood, x, y)
@@ -77,15 +76,33 @@ def per_tensor(H):
     return torch.block_diag(*(torch.ones(n, 1, dtype=torch.float64) for n in H.hyper.prior.lengths))
 
 
+@pytest.mark.parametrize("curvature", ["matrix-free", "sampling"])
 @pytest.mark.parametrize("make", [mlp, convolutional])
-def test_the_estimates_are_the_exact_ones_within_their_errors(make):
-    _, H, dense, alpha = precision(make=make, probes=25)
+def test_the_estimates_are_the_exact_ones_within_their_errors(make, curvature):
+    _, H, dense, alpha = precision(make=make, probes=40, curvature=curvature)
     estimate, inverse = H.estimate, torch.linalg.inv(dense)
     exact = (1 - alpha * inverse.diagonal()) @ per_tensor(H)
     assert ((estimate.gamma - exact).abs() < 4 * estimate.gamma_error).all()
     log = torch.logdet(dense) - alpha.log().sum()
     assert abs(estimate.log_contraction - log) < 4 * estimate.log_contraction_error
     assert estimate.log_contraction_error < 0.1 * log
+
+
+def test_estimates_by_draws_are_those_of_the_dense_matrix_at_the_same_draws():
+    _, H, dense, alpha = precision(probes=3, curvature="sampling")
+    generator = torch.Generator().set_state(H.settings.generator.get_state())
+    estimate, root = H.estimate, H.P.sqrt()
+    values, vectors = torch.linalg.eigh(dense / torch.outer(root, root))
+    log_over = vectors @ torch.diag(values.log() / values) @ vectors.mT
+    logs, gammas = [], []
+    for _ in range(3):
+        b = H._drawn(generator)
+        z = torch.linalg.solve(dense, b)
+        gammas.append((z * ((dense - torch.diag(alpha)) @ z)) @ per_tensor(H))
+        logs.append((b / root) @ log_over @ (b / root))
+    shift = H.P.log().sum() - alpha.log().sum()
+    torch.testing.assert_close(estimate.log_contraction, torch.stack(logs).mean() + shift, **CLOSE)
+    torch.testing.assert_close(estimate.gamma, torch.stack(gammas).mean(0), **CLOSE)
 
 
 def test_a_draw_is_a_sample_of_all_noise_that_was_then_optimised():
@@ -101,10 +118,11 @@ def test_a_draw_is_a_sample_of_all_noise_that_was_then_optimised():
     torch.testing.assert_close(drawn, torch.linalg.solve(dense, b), **CLOSE)
 
 
-def test_an_update_says_how_sure_it_is_and_is_near_the_exact_one():
+@pytest.mark.parametrize("curvature", ["matrix-free", "sampling"])
+def test_an_update_says_how_sure_it_is_and_is_near_the_exact_one(curvature):
     module = mlp(2)
     x, y = inputs_for(module, 12), targets("gaussian", 12)
-    rough = OnlineLaplace(module, "gaussian", n_data=12, curvature="matrix-free", probes=40)
+    rough = OnlineLaplace(module, "gaussian", n_data=12, curvature=curvature, probes=40)
     whole = OnlineLaplace(module, "gaussian", n_data=12, curvature="full")
     done, exact = rough.update_all(batches(x, y, 5)), whole.update(x, y)
     assert not done.exact and exact.exact and done.probes == 40 and done.rows == 12

@@ -7,10 +7,11 @@ import torch
 from sklearn.linear_model import BayesianRidge
 from torch import nn
 
-from module_problems import jacobian, seeded
+from module_problems import jacobian, mlp, seeded
 from online_laplace import OnlineLaplace
 from online_laplace.core import Gaussian, Model, ModuleNetwork, exact, laplace_evidence, tangent_evidence
 from online_laplace.errors import InputError
+from online_laplace.modules import Cadence, GPrior
 from problems import wave
 
 
@@ -102,3 +103,92 @@ def test_normalisation_is_refused_by_name_unless_dealt_with(curvature):
     assert OnlineLaplace(module, "gaussian", n_data=8, curvature=curvature, normalisation="accept")
     assert OnlineLaplace(module, "gaussian", n_data=8, curvature="full", mean="mode")
     assert OnlineLaplace(module, "gaussian", n_data=8, curvature="last-layer")  # nothing follows it
+
+
+def evidences(module: nn.Module, **settings) -> tuple[float, float]:
+    """The evidence at α = β = 1 from all rows, and at the precisions that updates lead to."""
+    tuner = OnlineLaplace(module, "gaussian", n_data=ROWS.n, normalisation="accept", **settings)
+    first = tuner.update(ROWS.X, ROWS.y).evidence
+    for _ in range(120):
+        last = tuner.update(ROWS.X, ROWS.y)
+    return first, last.evidence
+
+
+@pytest.mark.parametrize("mean", ["weights", "mode"])
+@pytest.mark.parametrize("groups", ["scalar", "layerwise"])
+def test_a_g_prior_makes_the_evidence_independent_of_a_scale_that_no_output_knows(mean, groups):
+    settings = {"curvature": "full", "mean": mean, "prior": GPrior(groups)}
+    small, large = (evidences(normalised(scale), **settings) for scale in (1.0, 10.0))
+    assert small == pytest.approx(large, rel=1e-9)
+
+
+@pytest.mark.parametrize("mean", ["weights", "mode"])
+def test_without_it_the_evidence_follows_that_scale(mean):
+    settings = {"curvature": "full", "mean": mean, "prior": "scalar"}
+    small, large = (evidences(normalised(scale), **settings) for scale in (1.0, 10.0))
+    assert abs(small[0] - large[0]) > 0.5 and abs(small[1] - large[1]) > 0.5
+
+
+def test_at_the_mode_precisions_by_layer_make_up_for_the_scale_once_they_are_learnt():
+    settings = {"curvature": "full", "mean": "mode", "prior": "layerwise"}
+    small, large = (evidences(normalised(scale), **settings) for scale in (1.0, 3.0))
+    assert abs(small[0] - large[0]) > 0.5
+    assert small[1] == pytest.approx(large[1], abs=1e-6)
+
+
+@pytest.mark.parametrize("curvature", ["full", "block", "diagonal", "matrix-free"])
+def test_under_a_g_prior_precisions_are_alpha_times_the_mean_curvature_of_each_weight(curvature):
+    module = mlp(1, inputs=2)
+    tuner = OnlineLaplace(
+        module, "gaussian", n_data=ROWS.n, curvature=curvature, prior=GPrior("layerwise"), probes=2
+        if curvature == "matrix-free" else None,
+    )  # fmt: skip
+    done = tuner.update(ROWS.X, ROWS.y)
+    relative = jacobian(module, ROWS.X).squeeze(1).square().mean(0)
+    sizes = [p.numel() for p in module.parameters()]
+    w = nn.utils.parameters_to_vector(module.parameters()).detach()
+    norms = [float(part.sum()) for part in (relative * w.square()).split(sizes)]
+    expected = [gamma / norm for gamma, norm in zip(done.gamma.values(), norms, strict=True)]
+    assert list(done.alpha.values()) == pytest.approx(expected)
+    alpha = torch.cat([torch.full((n,), a).double() for n, a in zip(sizes, done.alpha.values(), strict=True)])
+    torch.testing.assert_close(tuner.hyper.weight_precision, alpha * relative)
+    data = 0.5 * tuner.beta[0] * (ROWS.y - module(ROWS.X)).square().sum()
+    loss = tuner.loss(ROWS.X, ROWS.y)
+    torch.testing.assert_close(loss, data + 0.5 * (alpha * relative * w.square()).sum())
+    loss.backward()
+    pull = torch.autograd.grad(data, list(module.parameters()))
+    decay = (alpha * relative * w).split(sizes)
+    for p, g, d in zip(module.parameters(), pull, decay, strict=True):
+        torch.testing.assert_close(p.grad, g + d.view_as(p))
+
+
+def test_a_weight_that_no_row_sees_has_the_mean_precision_of_its_tensor():
+    module = mlp(1, inputs=2)
+    X = ROWS.X.clone()
+    X[:, 0] = 0
+    tuner = OnlineLaplace(module, "gaussian", n_data=ROWS.n, curvature="full", prior=GPrior())
+    tuner.update(X, ROWS.y)
+    relative = tuner.hyper.prior.relative[:8].view(4, 2)
+    torch.testing.assert_close(relative[:, 0], torch.full((4,), float(relative[:, 1].sum() / 8)).double())
+
+
+@pytest.mark.parametrize("curvature", ["kron", "subset"])
+def test_a_g_prior_is_refused_where_a_tensor_has_one_precision(curvature):
+    with pytest.raises(InputError, match=f"g-prior has a precision for every weight, and {curvature}"):
+        OnlineLaplace(mlp(1), "gaussian", n_data=8, curvature=curvature, prior=GPrior())
+
+
+def test_a_run_with_a_g_prior_goes_on_from_its_state():
+    module, cadence = mlp(1, inputs=2), Cadence(every=1, decay=0.8)
+    settings = {"n_data": ROWS.n, "curvature": "diagonal", "prior": GPrior("layerwise"), "cadence": cadence}
+    tuner = OnlineLaplace(module, "gaussian", **settings)
+    tuner.update(ROWS.X[:10], ROWS.y[:10])
+    again = OnlineLaplace(module, "gaussian", **settings)
+    again.load_state_dict(tuner.state_dict())
+    assert torch.equal(again.hyper.weight_precision, tuner.hyper.weight_precision)
+    for one in (tuner, again):
+        one.update(ROWS.X[10:], ROWS.y[10:])
+    assert torch.equal(again.hyper.weight_precision, tuner.hyper.weight_precision)
+    plain = OnlineLaplace(module, "gaussian", n_data=ROWS.n, curvature="diagonal")
+    with pytest.raises(InputError, match="one of the two has a g-prior"):
+        plain.load_state_dict(tuner.state_dict())

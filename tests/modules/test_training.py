@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -152,7 +153,7 @@ def train(tuner, module, rows, steps, *, size, lr=0.02, start=0):
         tuner.update(rows.X[chosen], rows.y[chosen])
 
 
-@pytest.mark.parametrize("curvature", ["full", "diagonal", "kron"])
+@pytest.mark.parametrize("curvature", ["full", "block", "diagonal", "kron"])
 def test_a_run_taken_up_from_its_state_goes_on_as_if_it_had_never_stopped(curvature):
     rows, cadence = wave(60), Cadence(every=2, decay=0.8, refresh=3)
     settings = dict(n_data=60, curvature=curvature, cadence=cadence)
@@ -190,13 +191,29 @@ def test_mini_batch_kronecker_finds_precisions_near_the_exact_ones():
     assert (tuner.beta.log() - there.beta.log()).abs().max() < 0.3
 
 
-def test_eigenvectors_are_renewed_less_and_less_often():
-    cadence, refreshed, renewed = Cadence(refresh=10, patience=0.25), 0, []
+def test_eigenvalues_are_renewed_less_and_less_often():
+    cadence, refreshed, renewed = Cadence(refresh=5, patience=0.5), 0, []
     for look in range(1, 200):
         if cadence.is_stale(look, refreshed):
             refreshed = look
             renewed.append(look)
-    assert renewed == [10, 20, 30, 40, 54, 72, 96, 128, 171]
+    assert renewed == [5, 10, 20, 40, 80, 160]
+
+
+def test_looks_get_rarer_as_a_run_grows_longer():
+    def looks(cadence, steps):
+        done = [0]
+        for call in range(1, steps + 1):
+            if cadence.is_due(call, done[-1]):
+                done.append(call)
+        return done[1:]
+
+    assert looks(Cadence(every=3, stretch=1.0), 12) == [3, 6, 9, 12]
+    found = looks(Cadence(), 30_000)
+    gaps = [b - a for a, b in pairwise([0, *found])]
+    assert gaps[:50] == [20] * 50 and gaps[-1] == 100
+    assert all(b >= a for a, b in pairwise(gaps))
+    assert Cadence().costs(30_000)[0] == len(found)
 
 
 def test_an_update_of_mini_batches_moves_no_precision_by_more_than_its_limit_and_says_so():

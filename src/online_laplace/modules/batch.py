@@ -36,6 +36,8 @@ def some_rows(X: Inputs, chosen: slice) -> Inputs:
 
 def pairs(loader: Iterable[Any]) -> Iterator[tuple[Inputs, Tensor]]:
     """The inputs and targets of every batch. Raises InputError for one that is no pair, and for none."""
+    if not isinstance(loader, Iterable):
+        raise InputError(f"the loader must give batches one after another, and {loader!r} does not")
     empty = True
     for batch in loader:
         if not isinstance(batch, (tuple, list)) or len(batch) != 2:

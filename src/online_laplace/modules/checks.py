@@ -42,6 +42,18 @@ def check_module(module: object, n_data: object) -> None:
             )
 
 
+def check_count(name: str, count: object) -> None:
+    """Refuse what is no number of things to do. Raises InputError."""
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise InputError(f"{name} must be a whole number of at least 1, not {count!r}")
+
+
+def check_seed(seed: object) -> None:
+    """Refuse what torch cannot begin to draw from. Raises InputError."""
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
+        raise InputError(f"seed must be a whole number from 0 to below 2**63, not {seed!r}")
+
+
 def check_mode(module: nn.Module) -> None:
     """Refuse dropout that is active: the evidence is that of one function, not of a random one."""
     for name, part in module.named_modules():

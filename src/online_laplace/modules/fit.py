@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sized
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,13 +12,15 @@ import torch
 from torch import nn
 
 from online_laplace.errors import DivergedError, InputError
+from online_laplace.files.paths import check_path
 from online_laplace.likelihood import Likelihood
 from online_laplace.modules.batch import pairs, row_count
-from online_laplace.modules.cadence import Update
 from online_laplace.modules.checkpoint import loader_state, read_state, write_state
+from online_laplace.modules.checks import check_count
 from online_laplace.modules.posterior import ModulePosterior
 from online_laplace.modules.processes import is_first
-from online_laplace.modules.structures import MATRIX_FREE
+from online_laplace.modules.record import Update
+from online_laplace.modules.structures import WITHOUT_MATRICES
 from online_laplace.modules.tuner import OnlineLaplace
 from online_laplace.progress import Bars, watched
 from online_laplace.train.outcome import DIVERGED, STEP_LIMIT, Outcome
@@ -70,13 +73,19 @@ def fit(
         quiet: no progress bar.
         **settings: see OnlineLaplace.
     """
-    if epochs < 1:
-        raise InputError(f"training needs at least one epoch, not {epochs}")
+    check_count("epochs", epochs)
+    if not callable(optimiser):
+        raise InputError(
+            "optimiser must make one from the parameters, such as torch.optim.Adam or lambda parameters: "
+            f"torch.optim.Adam(parameters, lr=0.01), not {type(optimiser).__name__}"
+        )
     tuner = OnlineLaplace(model, likelihood, n_data=_rows(loader, n_data), **settings)
     moving = optimiser([p for p in model.parameters() if p.requires_grad])
     history: list[Update] = []
     losses: list[float] = []
     path = None if checkpoint is None else Path(checkpoint)
+    if path is not None:
+        check_path(path)
     if path is not None and path.exists():
         _resume(read_state(path), path, model, moving, tuner, loader, history, losses)
 
@@ -113,12 +122,15 @@ def _epoch(
     for x, y in pairs(loader):
         moving.zero_grad()
         loss = tuner.loss(x, y, reduction="mean")
+        value = float(loss.detach())
+        if not math.isfinite(value):  # told before the step, so that the weights stay numbers
+            raise DivergedError(f"the loss is {value}: lower the learning rate, or look at the inputs")
         loss.backward()
         moving.step()
-        if tuner.curvature != MATRIX_FREE and (done := tuner.update(x, y)) is not None:
+        if tuner.curvature not in WITHOUT_MATRICES and (done := tuner.update(x, y)) is not None:
             seen(done)
-        total, rows = total + row_count(x) * float(loss.detach()), rows + row_count(x)
-    if tuner.curvature == MATRIX_FREE:
+        total, rows = total + row_count(x) * value, rows + row_count(x)
+    if tuner.curvature in WITHOUT_MATRICES:
         seen(tuner.update_all(loader))
     return total / rows
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -132,11 +132,14 @@ def tangent_model(
     return TangentModel(w, local, J.whitened(local.root), n, likelihood, f, reduce)
 
 
-def row_jacobian(view: ModuleView, values: Values, X: Inputs) -> Tensor:
-    """J (n, k, d_w) in memory: reverse mode, row by row under vmap. Raises InputError where vmap cannot."""
+def row_jacobian(view: ModuleView, values: Values, X: Inputs, along: Tensor | None = None) -> Tensor:
+    """J (n, k, d_w) in memory: reverse mode, row by row under vmap. Raises InputError where vmap cannot.
+
+    With vectors `along` (n, m, k) in the outputs of each row, the derivatives (n, m, d_w) along these.
+    """
     fixed = {name: tensor for name, tensor in values.items() if name not in set(view.names)}
 
-    def row(weights: Values, x: Inputs) -> Tensor:
+    def row(weights: Values, x: Inputs, own: Tensor | None) -> Tensor:
         positional, named = arguments(x)
         one = [part.unsqueeze(0) for part in positional]
         f: Tensor = functional_call(
@@ -145,14 +148,16 @@ def row_jacobian(view: ModuleView, values: Values, X: Inputs) -> Tensor:
             tuple(one),
             {name: part.unsqueeze(0) for name, part in named.items()},
         )
-        return f.squeeze(0)
+        return f.squeeze(0) if own is None else own @ f.squeeze(0)
 
+    rows = vmap(jacrev(row), in_dims=(None, 0, None if along is None else 0))
+    weights = {name: values[name] for name in view.names}
     try:
-        J = vmap(jacrev(row), in_dims=(None, 0))({name: values[name] for name in view.names}, X)
+        J = rows(weights, X, along)
     except RuntimeError as error:
         if isinstance(error, torch.OutOfMemoryError):
             raise
-        layer = _failing_layer(view, row, {name: values[name] for name in view.names}, X)
+        layer = _failing_layer(view, lambda: rows(weights, X, along))
         raise InputError(
             f"the gradient of every row for itself, which this structure needs, cannot be computed by "
             f"torch.func through {layer}: {str(error).splitlines()[0]} These need no rows: {WITHOUT_ROWS}"
@@ -179,7 +184,7 @@ def _load_forward_mode() -> None:
             forward_ad.make_dual(torch.ones(1), torch.ones(1))
 
 
-def _failing_layer(view: ModuleView, row: object, weights: Values, X: Inputs) -> str:
+def _failing_layer(view: ModuleView, run: Callable[[], object]) -> str:
     """The last layer that was entered before the error came, found by running into it again."""
     entered = ["the module itself"]
     handles = [
@@ -190,7 +195,7 @@ def _failing_layer(view: ModuleView, row: object, weights: Values, X: Inputs) ->
         if name and not list(part.children())
     ]
     try:
-        vmap(jacrev(row), in_dims=(None, 0))(weights, X)  # type: ignore[arg-type]
+        run()
     except RuntimeError:
         pass
     finally:

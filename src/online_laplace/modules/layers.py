@@ -16,13 +16,14 @@ from online_laplace.errors import InputError
 from online_laplace.modules.checks import tied
 from online_laplace.modules.view import ModuleView, Values
 
-OTHERS = "diagonal, full, last-layer or matrix-free curvature"
+OTHERS = "diagonal, block, full, last-layer or matrix-free curvature"
 
-# Where the positions of a convolution that are looked at begin: 0 or 1 in each direction.
-Offset = tuple[int, int]
+# Where the positions of a convolution that are looked at begin, as parts of the stride in each direction.
+Offset = tuple[float, float]
 
-# Neighbouring patches say nearly the same: of images at least so wide and high a quarter of them is enough.
-SAMPLED_FROM = 8
+# Neighbouring patches say nearly the same: of images at least twice as wide and high, 4 × 4 of them or a few
+# more are enough.
+ENOUGH = 4
 
 # The inputs and outputs of every layer of one pass, by name.
 Seen = dict[str, tuple[Tensor, Tensor]]
@@ -106,7 +107,7 @@ def factors(
 
     `columns` are vectors (n, k) in the outputs f whose outer products sum to the curvature in them: all its
     columns, or random ones of that expectation. With an `offset`, that of a random draw, the inputs of large
-    convolutions are taken at every other position in each direction, beginning there.
+    convolutions are taken at some positions only, evenly spaced in each direction and beginning there.
     """
     layers = list(seen)
     totals: dict[str, Factors] = {}
@@ -156,7 +157,7 @@ def _of_inputs(layer: nn.Module, a: Tensor, own: Values, offset: Offset | None) 
 
 
 def _of_patches(layer: nn.Conv2d, padded: Tensor, offset: Offset | None) -> Tensor:
-    """R of a convolution, from all positions, or a quarter of them that counts four times."""
+    """R of a convolution, from all positions, or some of them that count for the others too."""
     sizes = [
         (length - d * (k - 1) - 1) // s + 1
         for length, k, d, s in zip(
@@ -164,11 +165,13 @@ def _of_patches(layer: nn.Conv2d, padded: Tensor, offset: Offset | None) -> Tens
         )
     ]
     stride, weight = layer.stride, 1.0
-    if offset is not None and min(sizes) >= SAMPLED_FROM:
-        padded = padded[..., offset[0] * stride[0] :, offset[1] * stride[1] :]
-        stride = (2 * stride[0], 2 * stride[1])
-        left = [(size - start + 1) // 2 for size, start in zip(sizes, offset, strict=True)]
-        weight = sizes[0] * sizes[1] / (left[0] * left[1])
+    if offset is not None:
+        steps = [max(1, size // ENOUGH) for size in sizes]
+        starts = [int(part * step) for part, step in zip(offset, steps, strict=True)]
+        padded = padded[..., starts[0] * stride[0] :, starts[1] * stride[1] :]
+        stride = (steps[0] * stride[0], steps[1] * stride[1])
+        for size, start, step in zip(sizes, starts, steps, strict=True):
+            weight *= size / -(-(size - start) // step)
     patches = F.unfold(padded, layer.kernel_size, layer.dilation, 0, stride)
     flat = patches.transpose(1, 2).flatten(0, 1)  # (rows · positions, inputs of a patch)
     return weight * (flat.mT @ flat)
@@ -176,14 +179,14 @@ def _of_patches(layer: nn.Conv2d, padded: Tensor, offset: Offset | None) -> Tens
 
 def _of_gradients(layer: nn.Module, inputs: Tensor, g: Tensor) -> dict[str, Factors]:
     """The factors of a layer's tensors for whitened gradients g at its outputs, rows first."""
-    n = g.new_tensor(float(g.shape[0]))
+    n = g.new_full((), float(g.shape[0]))
     if isinstance(layer, nn.Linear):
         each = g.reshape(g.shape[0], -1, g.shape[-1])  # (rows, positions, o)
     elif isinstance(layer, nn.Conv2d):
         each = g.flatten(2).transpose(1, 2)
     elif isinstance(layer, nn.Embedding):
         flat = g.reshape(-1, g.shape[-1])
-        count = g.new_tensor(float(flat.shape[0]))
+        count = g.new_full((), float(flat.shape[0]))
         return {"weight": Factors(inputs.to(g), flat.mT @ flat, count)}
     else:
         return {
@@ -191,7 +194,7 @@ def _of_gradients(layer: nn.Module, inputs: Tensor, g: Tensor) -> dict[str, Fact
             "bias": _whole(_by_channel(layer, g), n),
         }
     flat = each.flatten(0, 1)
-    weight = Factors(flat.mT @ flat, inputs, g.new_tensor(float(flat.shape[0])))
+    weight = Factors(flat.mT @ flat, inputs, g.new_full((), float(flat.shape[0])))
     return {"weight": weight, "bias": _whole(each.sum(1), n)}
 
 

@@ -3,25 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from online_laplace.model.prior import Hyper
+from online_laplace.model.tensor_prior import ScaledPrior, TensorPrior
+
 
 class _Penalty(torch.autograd.Function):
+    """In torch's operations on lists of tensors, one launch for all, on which its optimisers are built."""
+
     @staticmethod
-    def forward(ctx: Any, alpha: Tensor, *parameters: Tensor) -> Tensor:
-        ctx.save_for_backward(alpha, *parameters)
-        squares = torch.stack([p.square().sum() for p in parameters])
-        return 0.5 * (alpha * squares).sum()
+    def forward(ctx: Any, factors: Any, *parameters: Tensor) -> Tensor:
+        ctx.save_for_backward(*parameters)
+        ctx.factors = factors
+        each = torch._foreach_mul(parameters, parameters)
+        torch._foreach_mul_(each, factors)
+        return 0.5 * torch.stack(torch._foreach_norm(each, 1)).sum()  # of what is nowhere negative, the sum
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        alpha, *parameters = ctx.saved_tensors
-        return None, *(a * p for a, p in zip((upstream * alpha).unbind(), parameters, strict=True))
+        gradients = torch._foreach_mul(ctx.saved_tensors, ctx.factors)
+        torch._foreach_mul_(gradients, upstream)
+        return None, *gradients
 
 
-def penalty(alpha: Tensor, parameters: Sequence[Tensor]) -> Tensor:
-    """½ Σ α w² for one α per tensor: ()."""
-    return _Penalty.apply(alpha, *parameters)
+@dataclass(frozen=True)
+class Penalised:
+    """½ Σ α w² of some parameters at given precisions.
+
+    `factors` are the precisions, a number for each tensor, so that nothing waits for a device, or a tensor of
+    its shape.
+    """
+
+    hyper: Hyper
+    factors: list[float] | list[Tensor]
+    parameters: Sequence[Tensor]
+
+    @classmethod
+    def of(cls, hyper: Hyper, parameters: Sequence[Tensor]) -> Penalised:
+        """At these precisions."""
+        prior = hyper.prior
+        assert isinstance(prior, TensorPrior)
+        if not isinstance(prior, ScaledPrior):
+            return cls(hyper, prior.by_tensor(hyper.alpha).tolist(), parameters)
+        parts = prior.precisions(hyper.alpha).split(prior.lengths)
+        shaped = [part.view_as(own) for part, own in zip(parts, parameters, strict=True)]
+        return cls(hyper, shaped, parameters)
+
+    def __call__(self) -> Tensor:
+        """Its value at the present weights: ()."""
+        return _Penalty.apply(self.factors, *self.parameters)

@@ -12,6 +12,7 @@ from online_laplace.memory import limits
 from online_laplace.model.precision import Precision
 from online_laplace.model.prior import Hyper
 from online_laplace.modules.batch import Inputs, row_count, some_rows
+from online_laplace.modules.checks import check_count
 from online_laplace.modules.jacobian import directional, row_jacobian
 from online_laplace.modules.view import ModuleView, Values
 from online_laplace.predictive.distribution import Component
@@ -63,6 +64,7 @@ class ModulePosterior:
 
         One draw of the weights is in memory at a time.
         """
+        check_count("the number of draws", count)
         f = self.view.outputs(self.values, x)
         drawn = torch.stack(
             [f + directional(self.view, self.values, x, self.H.sample(1, generator)[0]) for _ in range(count)]

@@ -8,7 +8,17 @@ from torch import nn
 
 from online_laplace.errors import InputError
 from online_laplace.memory import SHARE_OF_MEMORY, memory_of
-from online_laplace.modules.structures import DIAGONAL, FULL, KRON, LAST_LAYER, MATRIX_FREE, chosen_names
+from online_laplace.modules.structures import (
+    BLOCK,
+    DIAGONAL,
+    FULL,
+    KRON,
+    LAST_LAYER,
+    MATRIX_FREE,
+    WITHOUT_MATRICES,
+    chosen_names,
+    layer_lengths,
+)
 from online_laplace.modules.view import ModuleView
 
 AUTO = "auto"
@@ -18,8 +28,8 @@ UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 # Up to so many weights the whole curvature is as quick as a pass through most modules.
 FULL_UP_TO = 2000
 
-# What `auto` tries, in this order: the fewer things are left out, the earlier.
-CANDIDATES = (FULL, KRON, DIAGONAL, LAST_LAYER)
+# What `auto` tries, in this order. Blocks leave out less than Kronecker factors, but need a gradient a row.
+CANDIDATES = (FULL, KRON, BLOCK, DIAGONAL, LAST_LAYER)
 
 # Matrices and vectors held at a time: sums, those of the batch, what is made of them, and a copy.
 MATRICES, VECTORS, FACTORS = 4, 6, 4
@@ -31,7 +41,9 @@ def needed_bytes(name: str, view: ModuleView) -> int:
     size, d = view.parameters[0].element_size(), view.d_w
     if name in (FULL, LAST_LAYER):
         return size * (MATRICES * d * d + VECTORS * d)
-    if name == MATRIX_FREE:
+    if name == BLOCK:
+        return size * (MATRICES * sum(length**2 for length in layer_lengths(view)) + VECTORS * d)
+    if name in WITHOUT_MATRICES:
         return size * VECTORS_OF_A_SOLVE * d
     factors = sum(_factor_numbers(tuple(slot.shape), slot.name, view) for slot in view.tensors)
     return size * (VECTORS * d + (FACTORS * factors if name == KRON else 0))
@@ -56,7 +68,7 @@ def check_fits(name: str, view: ModuleView) -> None:
     whole = ModuleView(view.module) if name == LAST_LAYER else view
     others = [
         f"{each} ({in_words(needed_bytes(each, whole))})"
-        for each in (KRON, DIAGONAL, MATRIX_FREE)
+        for each in (KRON, BLOCK, DIAGONAL, MATRIX_FREE)
         if each != name and needed_bytes(each, whole) <= SHARE_OF_MEMORY * available
     ]
     advice = f"these would fit: {', '.join(others)}" if others else "no structure would fit: freeze layers"
@@ -76,6 +88,9 @@ def choose(module: nn.Module, check: Callable[[str, ModuleView], None]) -> tuple
         view = ModuleView(module, chosen_names(module, name))
         if name == FULL and view.d_w > FULL_UP_TO:
             reasons.append(f"{view.d_w:,} weights are more than the {FULL_UP_TO:,} for which full is quick")
+            continue
+        if name == BLOCK and (largest := max(layer_lengths(view))) > FULL_UP_TO:
+            reasons.append(f"not block, since a layer has {largest:,} weights, more than {FULL_UP_TO:,}")
             continue
         try:
             check(name, view)

@@ -4,30 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from online_laplace.curvature import diagonal, exact, primal
+from online_laplace.curvature.blocks import BlockGGN, build_blocks
 from online_laplace.curvature.diagonal import DiagonalGGN
 from online_laplace.curvature.kronecker import KroneckerGGN
 from online_laplace.curvature.matrix_free import MatrixFreeGGN, Settings
+from online_laplace.curvature.subset import SubsetGGN, part_of
 from online_laplace.errors import InputError, known_name
 from online_laplace.memory import limits
 from online_laplace.model.precision import GGN, Structure
 from online_laplace.model.prior import Prior
 from online_laplace.model.tangent import TangentModel
+from online_laplace.model.tensor_prior import ScaledPrior
 from online_laplace.modules.checks import normalisations
-from online_laplace.modules.jacobian import ModuleJacobian, RowsOperator
+from online_laplace.modules.jacobian import ModuleJacobian, RowsOperator, row_jacobian
 from online_laplace.modules.layers import check_layers, factors
 from online_laplace.modules.view import ModuleView
 from online_laplace.types import alone
 
-FULL, DIAGONAL, KRON, LAST_LAYER, MATRIX_FREE = "full", "diagonal", "kron", "last-layer", "matrix-free"
-NAMES = (FULL, DIAGONAL, KRON, LAST_LAYER, MATRIX_FREE)
+FULL, BLOCK, DIAGONAL, KRON = "full", "block", "diagonal", "kron"
+LAST_LAYER, MATRIX_FREE, SAMPLING, SUBSET = "last-layer", "matrix-free", "sampling", "subset"
+NAMES = (FULL, BLOCK, KRON, DIAGONAL, LAST_LAYER, MATRIX_FREE, SAMPLING, SUBSET)
+
+# Those made of products with J alone, of all rows.
+WITHOUT_MATRICES = (MATRIX_FREE, SAMPLING)
 
 # How many probes by default: one vector of signs a batch, of which many are averaged, or solves of one look.
-USUAL_PROBES = {MATRIX_FREE: 10}
+USUAL_PROBES = {MATRIX_FREE: 10, SAMPLING: 10}
 
 
 @dataclass(frozen=True)
@@ -42,8 +51,11 @@ class Probes:
 
     def __post_init__(self) -> None:
         """Refuse a number that is none."""
-        if self.count is not None and self.count < 1:
-            raise InputError(f"there must be at least one probe, or None for all outputs; got {self.count}")
+        whole = isinstance(self.count, int) and not isinstance(self.count, bool) and self.count >= 1
+        if self.count is not None and not whole:
+            raise InputError(
+                f"probes must be a whole number of at least 1, or None for all outputs, not {self.count!r}"
+            )
 
     def columns(self, J: ModuleJacobian) -> Iterator[Tensor]:
         """Vectors (n, k) in the outputs, whose outer products sum to the curvature there.
@@ -60,11 +72,22 @@ class Probes:
             for _ in range(self.count):
                 yield J.unwhitened(self.signs(f) * self.count**-0.5)
 
-    def offset(self) -> tuple[int, int] | None:
+    def outputs(self, root: Tensor | None, like: Tensor) -> Tensor:
+        """Columns of the roots (n, k, k), `count` different ones a row, or all: (n, count, k)."""
+        n, k = like.shape
+        if root is None:
+            root = torch.eye(k, dtype=like.dtype, device=like.device).expand(n, k, k)
+        if self.count is None or self.count >= k:
+            return root.mT
+        order = torch.rand((n, k), generator=self.generator, device=self.generator.device).argsort(-1)
+        chosen = order[:, : self.count].to(like.device)
+        return root.mT.gather(1, chosen.unsqueeze(-1).expand(-1, -1, k))
+
+    def offset(self) -> tuple[float, float] | None:
         """Where the positions of convolutions that are looked at begin; None where all of them are."""
         if self.count is None:
             return None
-        drawn = torch.randint(0, 2, (2,), generator=self.generator, device=self.generator.device).tolist()
+        drawn = torch.rand(2, generator=self.generator, device=self.generator.device).tolist()
         return drawn[0], drawn[1]
 
     def signs(self, like: Tensor) -> Tensor:
@@ -83,12 +106,17 @@ def chosen_names(module: nn.Module, name: str) -> list[str] | None:
     return [n for n in trainable if n.rpartition(".")[0] == owner]
 
 
-def check_structure(name: str, view: ModuleView, *, at_mode: bool, accept: bool) -> None:
-    """Refuse layers that a structure cannot handle. Raises InputError."""
-    if at_mode and name not in (FULL, LAST_LAYER, MATRIX_FREE):
+def check_structure(name: str, view: ModuleView, *, at_mode: bool, accept: bool, by_weight: bool) -> None:
+    """Refuse layers that a structure cannot handle, and priors `by_weight`. Raises InputError."""
+    if at_mode and name not in (FULL, LAST_LAYER, *WITHOUT_MATRICES):
         raise InputError(
             f"the mode of the tangent model needs the whole curvature, and {name} is not: use "
             "curvature='full', 'last-layer' or 'matrix-free', or mean='weights'"
+        )
+    if by_weight and name in (KRON, SUBSET):
+        raise InputError(
+            f"the g-prior has a precision for every weight, and {name} curvature has one for each tensor: "
+            "use curvature='full', 'block', 'diagonal', 'last-layer' or 'matrix-free', or prior='layerwise'"
         )
     found = normalisations(view.module)
     if found and name != LAST_LAYER and not (at_mode or accept):
@@ -109,11 +137,16 @@ def structure(name: str, probes: Probes, *, all_rows: bool) -> Structure:
         return Structure(KRON, lambda tangent, prior: build_kron(tangent, probes), exact=False)
     if name == DIAGONAL:
         return Structure(DIAGONAL, lambda tangent, prior: build_diagonal(tangent, prior, probes), exact=False)
-    if name == MATRIX_FREE:
-        return Structure(MATRIX_FREE, lambda tangent, prior: build_matrix_free(tangent, probes))
-    form = exact if all_rows else primal  # the dual form of mini-batches does not add up
+    if name == BLOCK:
+        return Structure(BLOCK, lambda tangent, prior: build_layers(tangent), exact=False)
+    if name in WITHOUT_MATRICES:
+        return Structure(name, lambda tangent, prior: build_matrix_free(tangent, prior, probes, name))
+    if name == SUBSET:
+        return Structure(SUBSET, lambda tangent, prior: build_subset(tangent, probes), exact=False)
 
     def build(tangent: TangentModel, prior: Prior) -> GGN:
+        # The dual form of mini-batches does not add up, and has no diagonal for a g-prior.
+        form = exact if all_rows and not isinstance(prior, ScaledPrior) else primal
         return form(_in_memory(tangent), prior)
 
     return Structure(name, build)
@@ -132,6 +165,24 @@ def build_kron(tangent: TangentModel, probes: Probes) -> KroneckerGGN:
     return KroneckerGGN([block.map(tangent.reduce) for block in blocks])
 
 
+def layer_lengths(view: ModuleView) -> list[int]:
+    """How many weights each layer has, a layer being the module that owns them, in the flat order."""
+    owners = groupby(view.tensors, key=lambda slot: slot.name.rpartition(".")[0])
+    return [sum(slot.size for slot in slots) for _, slots in owners]
+
+
+def build_layers(tangent: TangentModel) -> BlockGGN:
+    """A block per layer."""
+    J = tangent.J
+    assert isinstance(J, ModuleJacobian)
+    if tangent.scales > 1:
+        raise InputError(
+            "blocks of layers are those of one noise precision: use scales=1 in the Gaussian likelihood, or "
+            "full or diagonal curvature"
+        )
+    return build_blocks(tangent, layer_lengths(J.view))
+
+
 def build_diagonal(tangent: TangentModel, prior: Prior, probes: Probes) -> GGN:
     """Sums of squares: of every row's gradient, or, E[(J̃ᵀu)²] = diag(J̃ᵀJ̃), by random signs u."""
     if probes.count is None:
@@ -145,19 +196,37 @@ def build_diagonal(tangent: TangentModel, prior: Prior, probes: Probes) -> GGN:
     return DiagonalGGN(tangent.reduce(total))
 
 
-def build_matrix_free(tangent: TangentModel, probes: Probes) -> MatrixFreeGGN:
-    """The rows of a batch as an operator, and the diagonal as one vector of signs estimates it."""
+def build_subset(tangent: TangentModel, probes: Probes) -> Any:
+    """The kernels of a batch's rows, each with some of its outputs."""
     J = tangent.J
     assert isinstance(J, ModuleJacobian)
     if tangent.scales > 1 or tangent.reduce is not alone:
         raise InputError(
-            "matrix-free curvature is for one noise precision and one process: use kron, diagonal or full"
+            "bounds by subsets are for one noise precision and one process: use kron, diagonal or full"
         )
-    diagonal = J.vjp(probes.signs(tangent.z)).square()
-    count = USUAL_PROBES[MATRIX_FREE] if probes.count is None else probes.count
-    return MatrixFreeGGN(
-        [RowsOperator(J.view, J.values, J.X, J.root)], diagonal, Settings(count, probes.generator)
+    along = probes.outputs(J.root, J.f.detach())
+    return SubsetGGN([part_of(row_jacobian(J.view, J.values, J.X, along), J.view.lengths)])
+
+
+def build_matrix_free(tangent: TangentModel, prior: Prior, probes: Probes, name: str) -> MatrixFreeGGN:
+    """The rows of a batch as an operator, and the diagonal as one vector of signs estimates it.
+
+    A g-prior is made of the diagonal, and gets the diagonal itself, row by row.
+    """
+    J = tangent.J
+    assert isinstance(J, ModuleJacobian)
+    if tangent.scales > 1 or tangent.reduce is not alone:
+        raise InputError(
+            f"{name} curvature is for one noise precision and one process: use kron, diagonal or full"
+        )
+    if isinstance(prior, ScaledPrior):
+        squares = J.squares(1).squeeze(0)
+    else:
+        squares = J.vjp(probes.signs(tangent.z)).square()
+    settings = Settings(
+        USUAL_PROBES[name] if probes.count is None else probes.count, probes.generator, draws=name == SAMPLING
     )
+    return MatrixFreeGGN([RowsOperator(J.view, J.values, J.X, J.root)], squares, settings)
 
 
 def _in_memory(tangent: TangentModel) -> TangentModel:

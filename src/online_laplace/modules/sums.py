@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from online_laplace.curvature.blocks import BlockGGN
 from online_laplace.curvature.diagonal import DiagonalGGN
 from online_laplace.curvature.kronecker import Factors, KroneckerGGN
 from online_laplace.curvature.primal import PrimalGGN
+from online_laplace.curvature.subset import Part, SubsetGGN
 from online_laplace.model.tangent import TangentModel
 
 
@@ -54,6 +57,12 @@ def _packed(ggn: Any) -> dict[str, Tensor]:
         return {"G": ggn.G}
     if isinstance(ggn, DiagonalGGN):
         return {"squares": ggn.squares}
+    if isinstance(ggn, BlockGGN):
+        return {f"layer {t}": block for t, block in enumerate(ggn.blocks)}
+    if isinstance(ggn, SubsetGGN):
+        parts = {f"part {t}": part.kernels for t, part in enumerate(ggn.parts)}
+        rows = torch.tensor([part.rows for part in ggn.parts])
+        return parts | {"part rows": rows, "part weights": torch.stack([part.weight for part in ggn.parts])}
     assert isinstance(ggn, KroneckerGGN)
     return {
         f"block {t}.{part}": getattr(block, part)
@@ -67,6 +76,11 @@ def _unpacked(tensors: Mapping[str, Tensor]) -> Any:
         return PrimalGGN(tensors["G"])
     if "squares" in tensors:
         return DiagonalGGN(tensors["squares"])
+    if layers := [name for name in tensors if name.startswith("layer ")]:
+        return BlockGGN([tensors[f"layer {t}"] for t in range(len(layers))])
+    if "part rows" in tensors:
+        rows, weights = tensors["part rows"].tolist(), tensors["part weights"]
+        return SubsetGGN([Part(tensors[f"part {t}"], int(n), weights[t]) for t, n in enumerate(rows)])
     count = sum(name.endswith(".count") for name in tensors)
     return KroneckerGGN(
         [

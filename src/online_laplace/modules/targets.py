@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from online_laplace.errors import InputError, known_name
 from online_laplace.likelihood import Bernoulli, Categorical, Gaussian, Likelihood, Poisson
+from online_laplace.model.prior import Hyper
+from online_laplace.model.tangent import weighted
 
 LIKELIHOODS = ("gaussian", "categorical", "bernoulli", "poisson")
 
@@ -24,8 +26,8 @@ def likelihood_of(choice: str | Likelihood, outputs: int) -> Likelihood:
                 "the categorical likelihood needs an output for each of at least two classes, but the module "
                 "has one output: use likelihood='bernoulli', or one output per class"
             )
-        # Where curvature is left out variances are too large: this form suffers least (benchmarks/digits.py).
-        found = Categorical(outputs, form="bridge")
+        # The posterior's covariance makes probabilities timid even where it is exact (benchmarks/digits.py).
+        found = Categorical(outputs, form="plug-in")
     else:
         found = Gaussian(outputs) if choice == "gaussian" else Poisson(outputs)
     if found.outputs != outputs:
@@ -36,15 +38,25 @@ def likelihood_of(choice: str | Likelihood, outputs: int) -> Likelihood:
     return found
 
 
-def check_likelihood(choice: str | Likelihood) -> None:
-    """Refuse an unknown name, and a likelihood that this front has no groups of weights for."""
+def check_likelihood(choice: str | Likelihood, module: nn.Module) -> None:
+    """Refuse an unknown name, and named outputs that share tensors, which are the groups, with the others."""
     if isinstance(choice, str):
         known_name("likelihood", choice, LIKELIHOODS)
-    elif any(choice.heads):
+    elif not hasattr(choice, "heads"):
+        named = ", ".join(LIKELIHOODS)
+        raise InputError(f"likelihood must be one of {named}, or a Likelihood of the core, not {choice!r}")
+    elif any(choice.heads) and (shared := _last_of_all(module, choice.outputs)):
         raise InputError(
-            f"the outputs of {type(choice).__name__} need precisions of their own within the last layer, and "
-            "groups are whole tensors here: use the core (online_laplace.core.Model) for it"
+            f"the {next(filter(None, choice.heads))} of {type(choice).__name__} needs precisions of its own, "
+            f"and {shared} belongs to it and to the other outputs: give it a layer of its own, as in "
+            "torch.cat([self.mean(h), self.noise(h)], -1)"
         )
+
+
+def _last_of_all(module: nn.Module, outputs: int) -> str | None:
+    """The last trainable matrix, if it has a row for each of so many outputs."""
+    *_, (name, last) = ((n, p) for n, p in module.named_parameters() if p.requires_grad and p.ndim > 1)
+    return name if last.shape[0] == outputs else None
 
 
 def as_targets(likelihood: Likelihood, y: object, f: Tensor, *, look: bool = True) -> Tensor:
@@ -80,3 +92,10 @@ def as_targets(likelihood: Likelihood, y: object, f: Tensor, *, look: bool = Tru
     if not torch.isfinite(y).all():
         raise InputError("targets must be finite numbers")
     return y
+
+
+def data_loss(likelihood: Likelihood, f: Tensor, y: Tensor, hyper: Hyper) -> Tensor:
+    """β-weighted −log p(y | f) at outputs f (rows, outputs), summed over rows, without normalisers: ()."""
+    if isinstance(likelihood, Categorical):  # without the second-order view, k numbers a row and not k²
+        return -(y * f.log_softmax(-1)).sum()
+    return weighted(hyper, likelihood.local(f, y).total(len(hyper.beta)))

@@ -50,6 +50,11 @@ class ModuleView:
         """How many weights there are."""
         return self.tensors[-1].stop
 
+    @property
+    def lengths(self) -> list[int]:
+        """How many weights each parameter has."""
+        return [slot.size for slot in self.tensors]
+
     def values(self) -> Values:
         """All parameters and buffers of the user's module as they are now, not copied."""
         named = [*self.module.named_parameters(), *self.module.named_buffers()]
