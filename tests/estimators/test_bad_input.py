@@ -11,8 +11,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from online_laplace import OnlineLaplaceRegressor
-from online_laplace.ensemble.failures import TrainingFailedError
-from online_laplace.errors import InputError
+from online_laplace.errors import InputError, TrainingFailedError
 from online_laplace.memory import check_size, needed_bytes
 from online_laplace.posterior.posterior import Posterior
 from online_laplace.train.gauss_newton import GaussNewton
@@ -37,6 +36,9 @@ BAD_SETTINGS = {
     "no device": ({"device": None}, "device must be the name of a torch device"),
     "time for a network": ({"hidden": 5, "time_limit": 10}, "time_limit is for a preset"),
     "no prior": ({"prior": ["ard"]}, "unknown prior ['ard']"),
+    "no jobs": ({"n_jobs": 0}, "n_jobs must be None or a whole number other than 0, not 0"),
+    "jobs in words": ({"n_jobs": "two"}, "n_jobs must be None or a whole number other than 0, not 'two'"),
+    "preset": ({"preset": "quick"}, "unknown preset 'quick'"),
     "random state": ({"random_state": "dice"}, "random_state must be a whole number"),
 }
 
@@ -82,6 +84,11 @@ BAD_DATA = {
     "flat X": (X[:, 0], Y, "Expected 2D array"),
     "rows differ": (X, Y[:9], "inconsistent numbers of samples"),
     "words": (np.array([["a", "b"]] * 10), Y, "could not convert string to float"),
+    "a column of words": (
+        pd.DataFrame({"a": Y, "d": pd.Categorical(["u", "v"] * (len(Y) // 2))}),
+        Y,
+        "column 'd' holds texts, and an estimator takes numbers",
+    ),
     "infinite": (np.where(X == 4, np.inf, X), Y, "infinity"),
     "NaN": (np.where(X == 4, np.nan, X), Y, "NaN"),
     "infinite target": (X, np.where(Y == 4, np.inf, Y), "infinity"),

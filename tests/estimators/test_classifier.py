@@ -50,7 +50,9 @@ def test_classes_and_their_probabilities(fitted, rows):
     assert "train.accuracy" not in fitted.history_ and fitted.history_["alpha"].shape[1] == 3
 
 
-@pytest.mark.parametrize("labels", [[False, True], [3, -1], [1.0, 2.0], ["a", "b"], [0, 1]])
+@pytest.mark.parametrize(
+    "labels", [[False, True], [3, -1], [1.0, 2.0], ["a", "b"], np.array([0, 1], dtype=np.uint8)]
+)
 def test_labels_keep_their_type_also_in_a_folder(labels, tmp_path):
     X, y = make_moons(40, noise=0.1, random_state=0)
     model = OnlineLaplaceClassifier(**QUICK).fit(X, np.array(labels)[y])
@@ -61,7 +63,8 @@ def test_labels_keep_their_type_also_in_a_folder(labels, tmp_path):
     np.testing.assert_array_equal(again.classes_, model.classes_)
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
     told = json.loads((tmp_path / "model" / "model.json").read_text())["classes"]["labels"]
-    assert told == sorted(labels) and {type(one) for one in told} == {type(labels[0])}
+    plain = np.array(labels).tolist()
+    assert told == sorted(plain) and {type(one) for one in told} == {type(plain[0])}
 
 
 def test_every_attribute_comes_back_and_training_goes_on(fitted, rows, tmp_path):

@@ -56,6 +56,32 @@ def test_a_model_of_varying_noise_draws_covaries_saves_and_goes_on(tmp_path):
     assert later.n_iter_ == 120 and np.isfinite(later.log_evidence_)
 
 
+def test_the_covariance_of_t_noise_has_its_variances_and_that_of_counts_is_refused():
+    X, y = growing_noise(60, seed=0)
+    model = OnlineLaplaceRegressor(**QUICK, likelihood="student-t").fit(X, y)
+    np.testing.assert_allclose(
+        np.diag(model.predict(X[:4], return_cov=True)[1]), model.predict(X[:4], return_std=True)[1] ** 2
+    )
+    counts = OnlineLaplaceRegressor(**QUICK, likelihood="poisson").fit(X, np.round(y**2))
+    for noise in (True, False):
+        with pytest.raises(InputError, match="counts have no joint covariance: ask for the mean"):
+            counts.predict(X[:4], return_cov=True, noise=noise)
+    with pytest.raises(InputError, match="counts are drawn with noise=True alone"):
+        counts.sample_y(X[:4], noise=False)
+
+
+def test_coverage_is_the_share_of_targets_in_the_intervals_of_counts_too():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(80, 1))
+    y = random.poisson(np.exp(0.3 + X[:, 0])).astype(float)
+    for likelihood in ("poisson", "gaussian"):
+        predicted = OnlineLaplaceRegressor(**QUICK, likelihood=likelihood).fit(X, y).predict_dist(X)
+        levels = (0.3, 0.5, 0.9)
+        ends = [predicted.interval(level) for level in levels]
+        inside = [np.mean((lower <= y) & (y <= upper)) for lower, upper in ends]
+        np.testing.assert_allclose(predicted.coverages(y, levels), inside)
+
+
 def test_a_target_in_whole_numbers_is_not_known_better_than_its_rounding():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2))

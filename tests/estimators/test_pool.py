@@ -15,6 +15,7 @@ from online_laplace import OnlineLaplaceClassifier, OnlineLaplaceRegressor, load
 from online_laplace.errors import InputError
 from online_laplace.pool.candidates import CONSTANT, LINEAR, PRESETS, Candidate, fitting
 from online_laplace.pool.folds import assign_blocks, together
+from online_laplace.pool.members import parallel
 
 QUICK = {"preset": "fast", "max_steps": 12, "random_state": 0}
 
@@ -36,7 +37,8 @@ def test_the_leaderboard_lists_every_candidate_and_its_weights_sum_to_one(fitted
     for name in ("weight", "mean_weight"):
         assert sum(row[name] for row in board) == pytest.approx(1)
     assert [row["weight"] for row in board] == sorted((row["weight"] for row in board), reverse=True)
-    assert all(row["log_evidence"] < 0 and row["seconds"] > 0 and row["rmse"] > 0 for row in board)
+    assert all(row["seconds"] > 0 and row["rmse"] > 0 for row in board)
+    assert all(row["log_evidence"] < 0 for row in board if row["candidate"] != "forest")
 
 
 def test_the_out_of_fold_scores_are_those_of_members_that_did_not_see_the_row(fitted):
@@ -102,8 +104,8 @@ def test_a_saved_pool_predicts_the_same_numbers(fitted, tmp_path):
 
 
 def test_a_pool_that_is_a_constant_can_be_saved_and_knows_its_rows(tmp_path):
-    X, y = np.random.default_rng(3).normal(size=(40, 2)), np.random.default_rng(4).normal(size=40)
-    model = OnlineLaplaceRegressor(preset="fast", max_steps=30, random_state=0).fit(X, y, groups=np.zeros(40))
+    X, y = np.full((40, 2), 3.0), np.random.default_rng(4).normal(size=40)
+    model = OnlineLaplaceRegressor(preset="fast", max_steps=30, random_state=0).fit(X, y)
     assert [str(part.candidate) for part in model._fit.networks.parts] == [str(CONSTANT)]
     model.save(tmp_path / "model")
     again = load(tmp_path / "model")
@@ -111,7 +113,7 @@ def test_a_pool_that_is_a_constant_can_be_saved_and_knows_its_rows(tmp_path):
     for one in (model, again):
         networks = one._fit.networks
         np.testing.assert_allclose(networks.inputs.inverse(networks.rows.X.numpy()), X)
-        assert one.outside_training_range([[1e9, 0.0]]).tolist() == [[True, False]]
+        assert one.outside_training_range([[1e9, 3.0]]).tolist() == [[True, False]]
 
 
 @pytest.mark.parametrize("settings", [{"hidden": 3, "members": 1, "max_steps": 3}, QUICK | {"max_steps": 3}])
@@ -122,6 +124,21 @@ def test_every_likelihood_can_be_saved(likelihood, settings, tmp_path):
     model = OnlineLaplaceRegressor(**settings, likelihood=likelihood).fit(X, y)
     model.save(tmp_path / "model")
     np.testing.assert_array_equal(load(tmp_path / "model").predict(X), model.predict(X))
+
+
+def test_under_t_noise_candidates_of_both_kinds_are_stacked_and_gross_errors_let_go():
+    X, y = waves()
+    soiled = np.where(np.arange(len(y)) % 20 == 7, y + 300, y)
+    model = OnlineLaplaceRegressor(**QUICK, likelihood="student-t").fit(X, soiled)
+    names = {entry["candidate"] for entry in model.leaderboard_}
+    assert "20-20 tanh ard, varying noise" in names and "20-20 tanh ard, student-t noise" in names
+    assert model._fit.networks.narrowing != 1
+    gaussian = OnlineLaplaceRegressor(**QUICK).fit(X, soiled)
+    good = soiled == y
+    error, of_gaussian = (np.abs(m.predict(X) - y)[good].mean() for m in (model, gaussian))
+    assert error < 0.5 * of_gaussian
+    lower, upper = model.predict_interval(X[good], 0.5)
+    assert 0.3 < ((lower < y[good]) & (y[good] < upper)).mean() < 0.9
 
 
 def test_any_number_of_jobs_gives_the_same_bits(fitted):
@@ -152,7 +169,9 @@ def test_two_dask_workers_give_the_same_weights_and_predictions(fitted):
 
 def test_a_time_limit_leaves_out_candidates_and_still_predicts():
     X, y = waves(200)
-    model = OnlineLaplaceRegressor(preset="best", time_limit=0.5, random_state=0).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a busy machine may have no time for any network, and says so
+        model = OnlineLaplaceRegressor(preset="best", time_limit=0.5, random_state=0).fit(X, y)
     assert len({row["candidate"] for row in model.leaderboard_}) < len(PRESETS["best"].candidates)
     assert np.isfinite(model.predict(X)).all()
 
@@ -163,6 +182,31 @@ def test_few_rows_and_rows_that_are_all_alike_are_no_obstacle():
     alike = OnlineLaplaceRegressor(**QUICK).fit(np.ones((12, 2)), np.arange(12.0))
     assert {row["candidate"] for row in alike.leaderboard_} == {str(CONSTANT)}
     assert alike.predict(np.ones((1, 2))) == pytest.approx(5.5, abs=0.5)
+    # Its score is of rows that members left out: a little below that of the best constant for all rows.
+    best = -np.log(np.arange(12.0).std()) - 0.5 * np.log(2 * np.pi) - 0.5
+    assert best - 0.5 < alike.leaderboard_[0]["log_likelihood"] < best
+
+
+def test_groups_of_which_none_can_be_left_out_are_refused():
+    X, y = waves(20)
+    # Every row has a twin in the next group, and so they form a chain.
+    twins, chain = np.vstack([X[:10], X[:10]]), np.append(np.arange(10), np.roll(np.arange(10), 1))
+    for rows, groups in ((X, np.zeros(20)), (twins, chain)):
+        with pytest.raises(InputError, match="the groups hang together as one, so that none can be left out"):
+            OnlineLaplaceRegressor(**QUICK).fit(rows, y, groups=groups)
+
+
+def test_no_more_workers_are_started_than_there_are_tasks():
+    assert parallel(1000, 3).n_jobs == 3 and parallel(1, 3).n_jobs == 1
+
+
+def test_a_time_limit_that_leaves_no_time_for_networks_leaves_a_line_and_says_so(capsys):
+    X, y = waves(60)
+    model = OnlineLaplaceRegressor(preset="fast", time_limit=1e-3, random_state=0, verbose=1)
+    with pytest.warns(UserWarning, match="the time limit was over before a network was trained"):
+        model.fit(X, y)
+    assert {row["candidate"] for row in model.leaderboard_} >= {str(CONSTANT), str(LINEAR)}
+    assert "at most about 1 second and" in capsys.readouterr().err
 
 
 def test_the_pool_shrinks_by_its_rule_where_rows_are_many():
@@ -183,10 +227,12 @@ def test_on_noise_and_weak_signals_a_pool_is_as_good_as_a_line():
     for slope in (0.0, 0.3):
         y, truth = (slope * rows[:, 0] + random.normal(size=len(rows)) for rows in (X, test))
         model = OnlineLaplaceRegressor(preset="fast", max_steps=30, random_state=0).fit(X, y)
-        ideal = -0.5 * np.log(2 * np.pi) - 0.5
-        assert model.score_log_likelihood(test, truth) > ideal - 0.04
-        ridge = BayesianRidge().fit(X, y)
-        assert model.score(test, truth) > ridge.score(test, truth) - 0.02
+        # Of the very rows of the test: 2,000 of them are off by 0.016 nats by themselves.
+        ideal = np.mean(-0.5 * np.log(2 * np.pi) - 0.5 * (truth - slope * test[:, 0]) ** 2)
+        assert model.score_log_likelihood(test, truth) > ideal - 0.02
+        of_ridge = (truth - BayesianRidge().fit(X, y).predict(test)) ** 2
+        error = of_ridge.std() / np.sqrt(len(test))
+        assert np.mean((truth - model.predict(test)) ** 2) < of_ridge.mean() + error
         if slope == 0:
             assert model.relevance_.max() < 0.1
 
@@ -195,7 +241,9 @@ def test_a_noise_that_is_named_and_other_likelihoods_have_pools_of_their_own():
     X, y = waves(60)
     for noise in ("constant", "varying"):
         board = OnlineLaplaceRegressor(**(QUICK | {"max_steps": 3}), noise=noise).fit(X, y).leaderboard_
-        assert all(row["candidate"].endswith("varying noise") == (noise == "varying") for row in board)
+        networks = [row["candidate"] for row in board if row["candidate"] != "forest"]
+        assert all(name.endswith("varying noise") == (noise == "varying") for name in networks)
+        assert (len(networks) < len(board)) == (noise == "varying")
     counts = np.random.default_rng(0).poisson(np.exp(X[:, 0]))
     for likelihood in ("poisson", "student-t"):
         model = OnlineLaplaceRegressor(**(QUICK | {"max_steps": 6}), likelihood=likelihood).fit(X, counts)
@@ -206,7 +254,8 @@ def test_a_classifier_has_a_pool_whose_probabilities_can_be_saved(tmp_path):
     X, _ = waves(80)
     labels = np.where(X.sum(1) > 1, "high", np.where(X.sum(1) < -1, "low", "middle"))
     model = OnlineLaplaceClassifier(**QUICK).fit(X, labels)
-    assert model.score(X, labels) > 0.7 and model.leaderboard_[0]["predictive"] == model.predictive_
+    heaviest = next(row for row in model.leaderboard_ if row["candidate"] not in ("constant", "linear"))
+    assert model.score(X, labels) > 0.7 and heaviest["predictive"] == model.predictive_
     p = model.predict_proba(X)
     np.testing.assert_allclose(p.sum(1), 1)
     model.save(tmp_path / "model")
@@ -223,5 +272,27 @@ def test_presets_can_be_searched_over_in_other_processes():
 
 def test_candidates_have_names():
     assert str(CONSTANT) == "constant" and str(LINEAR) == "linear"
-    network = PRESETS["fast"].candidates[2]
+    network = PRESETS["fast"].candidates[3]
     assert isinstance(network, Candidate) and str(network) == "20-20 tanh ard, varying noise"
+
+
+def test_beside_a_gross_error_only_what_can_predict_its_own_rows_takes_part(tmp_path):
+    random = np.random.default_rng(174)
+    X = random.normal(size=(60, 2))
+    y = 2 * X[:, 0] + np.sin(X[:, 1]) + 0.1 * random.normal(size=60)
+    y[4] = 1e9
+    model = OnlineLaplaceRegressor(preset="fast", random_state=0).fit(X, y)
+    mean, std = model.predict(X, return_std=True)
+    assert np.isfinite(mean).all() and (std > 0).all()
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict(X, return_std=True)[1], std)
+
+
+def test_a_pool_of_several_targets_comes_back_from_its_folder(tmp_path):
+    X, y = waves(60)
+    model = OnlineLaplaceRegressor(**QUICK).fit(X, np.stack([np.floor(y), -y], axis=1))
+    assert len(model.leaderboard_[0]["rmse"]) == 2
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    assert again.leaderboard_ == model.leaderboard_

@@ -132,6 +132,24 @@ def test_a_warm_start_with_other_columns_is_refused(rows):
         model.fit(rows[0][:, :2], rows[1])
 
 
+@pytest.mark.parametrize("other", [["c", "b", "a"], ["a", "b", "q"]])
+def test_a_warm_start_with_columns_in_another_order_or_of_other_names_is_refused(rows, other):
+    frame = pd.DataFrame(rows[0], columns=["a", "b", "c"])
+    model = OnlineLaplaceRegressor(**QUICK, warm_start=True).fit(frame, rows[1])
+    with pytest.raises(InputError, match=r"goes on with the same columns, but column \d was"):
+        model.fit(frame.set_axis(other, axis=1), rows[1])
+    assert list(model.feature_names_in_) == ["a", "b", "c"]
+    assert model.fit(frame, rows[1]).n_iter_ > 0
+
+
+def test_names_that_no_file_can_hold_are_refused_when_saving(rows, tmp_path):
+    frame = pd.DataFrame(rows[0], columns=pd.Index(["\ud800", "b", "c"], dtype=object))
+    model = OnlineLaplaceRegressor(**QUICK).fit(frame, rows[1])
+    with pytest.raises(InputError, match="which no file in UTF-8 can hold: rename it"):
+        model.save(tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
 def truncate(folder):
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-10])
@@ -250,6 +268,30 @@ def test_a_damaged_model_is_not_replaced(fitted, kept):
     with pytest.raises(InputError, match="digest; it is not replaced: name another folder"):
         fitted.save(kept)
     assert (kept / "model.json").read_text() == flipped
+
+
+def test_a_model_with_damaged_arrays_is_not_replaced_either(fitted, kept):
+    (kept / "model.safetensors").write_bytes(b"x")
+    with pytest.raises(InputError, match=r"safetensors is damaged, or .* it is not replaced: name another"):
+        fitted.save(kept)
+    assert (kept / "model.safetensors").read_bytes() == b"x"
+
+
+def test_arrays_that_are_no_plain_file_are_not_read(kept):
+    """A device has no end, and a link to one can come with somebody else's folder."""
+    (kept / "model.safetensors").unlink()
+    (kept / "model.safetensors").symlink_to(os.devnull)
+    with pytest.raises(InputError, match=r"model\.safetensors is no plain file"):
+        load(kept)
+
+
+def test_a_document_that_may_not_be_read_is_not_called_damaged(kept, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(InputError, match=r"model\.json cannot be read: Permission denied"):
+        load(kept)
 
 
 def test_a_link_to_a_folder_stays_and_the_folder_stays_the_same_one(fitted, kept, tmp_path):

@@ -42,12 +42,14 @@ def test_the_check_that_needs_a_variable_in_the_environment_passes_too():
         "from sklearn.utils.estimator_checks import check_estimator\n"
         "from online_laplace import OnlineLaplaceRegressor\n"
         "found = check_estimator(OnlineLaplaceRegressor(hidden=5, members=1), on_skip=None)\n"
-        "print({one['check_name']: one['status'] for one in found}['check_array_api_input'])\n"
+        "print({one['check_name']: one['status'] for one in found}.get('check_array_api_input'))\n"
     )
     environment = {**os.environ, "SCIPY_ARRAY_API": "1"}
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
     )
+    if done.stdout.strip() == "None":
+        pytest.skip("this version of scikit-learn has no such check")
     assert done.stdout.strip() == "passed", done.stderr
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import sklearn
+from sklearn.base import is_classifier
+from sklearn.metrics import get_scorer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -26,6 +28,10 @@ both = pytest.mark.parametrize("kind", TARGETS, ids=lambda kind: kind.__name__)
         (np.ones(5), r"expected \(24,\).*one number for each of the 24 rows"),
         (np.where(np.arange(24) == 2, -1, 1), "-1 in row 3, counting from 1; .* 0 leaves it out"),
         (np.zeros(24), "at least two rows need a sample_weight above zero"),
+        (np.full(24, 1e16), "together these count as more than 1e\\+12 rows: scale them"),
+        (np.full(24, 1e300), "together these count as more than 1e\\+12 rows: scale them"),
+        (np.r_[1e308, np.ones(23)], "together these count as more than 1e\\+12 rows"),
+        (np.full(24, 1e-3), "together these count as only 0.024 rows"),
         (np.full(24, np.nan), "NaN.*one number for each of the 24 rows"),
         (np.ones((24, 2)), "one number for each of the 24 rows"),
         (["a"] * 24, "one number for each of the 24 rows"),
@@ -60,11 +66,15 @@ def test_under_t_noise_a_weight_of_two_is_a_row_given_twice_and_of_zero_a_row_le
 def test_weights_are_routed_through_a_pipeline_and_a_search(kind):
     y, weight = TARGETS[kind], 1.0 + np.arange(24) % 3
     with sklearn.config_context(enable_metadata_routing=True):
-        estimator = kind(**QUICK).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        estimator = kind(**QUICK).set_fit_request(sample_weight=True)
         pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=True), estimator)
         routed = pipeline.fit(X, y, sample_weight=weight)[-1]
         name = kind.__name__.lower()
-        search = GridSearchCV(pipeline, {f"{name}__max_steps": [1, 4]}, cv=2, error_score="raise")
+        scoring = get_scorer("accuracy" if is_classifier(estimator) else "r2")
+        scoring.set_score_request(sample_weight=True)
+        search = GridSearchCV(
+            pipeline, {f"{name}__max_steps": [1, 4]}, scoring=scoring, cv=2, error_score="raise"
+        )
         found = search.fit(X, y, sample_weight=weight).best_estimator_[-1]
     scaled = StandardScaler().fit(X, sample_weight=weight).transform(X)
     direct = kind(**QUICK).fit(scaled, y, sample_weight=weight)
@@ -72,3 +82,11 @@ def test_weights_are_routed_through_a_pipeline_and_a_search(kind):
     if found.max_steps == 4:
         assert found.log_evidence_ == direct.log_evidence_
     assert direct.log_evidence_ != kind(**QUICK).fit(scaled, y).log_evidence_
+
+
+@both
+@pytest.mark.parametrize("missing", [None, np.nan])
+def test_a_row_without_a_group_is_refused(kind, missing):
+    groups = np.array(["a", "b"] * 11 + ["a", missing], dtype=object)
+    with pytest.raises(InputError, match="groups has a value that is missing: give every row a group"):
+        kind(**QUICK).fit(X, TARGETS[kind], groups=groups)

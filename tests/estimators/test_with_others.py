@@ -111,4 +111,4 @@ def test_a_verbose_fit_tells_its_progress_on_stderr(rows, capsys, monkeypatch):
     assert out == "" and "/20 steps" in err
     OnlineLaplaceRegressor(preset="fast", max_steps=3, verbose=True, random_state=0).fit(*rows)
     out, err = capsys.readouterr()
-    assert out == "" and "4 candidates, about" in err and "20-20 tanh layerwise" in err
+    assert out == "" and "5 candidates, at most about" in err and "14-14-14 tanh" in err

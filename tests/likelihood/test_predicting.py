@@ -15,6 +15,7 @@ from likelihood_problems import (
 from online_laplace.curvature import exact
 from online_laplace.evidence import posterior_mode
 from online_laplace.likelihood import Bernoulli, Categorical, VaryingGaussian
+from online_laplace.likelihood.floor import expected_variance
 from online_laplace.model.mlp import MLP
 from online_laplace.posterior.posterior import Posterior
 from problems import linearised, make_model, normal
@@ -51,12 +52,22 @@ def test_varying_noise_is_predicted_with_its_own_doubt(targets):
     of_mean, of_s = variance.split(targets, dim=-1)
     torch.testing.assert_close(predictive.mean, mean, **CLOSE)
     torch.testing.assert_close(predictive.function_variance, of_mean, **CLOSE)
-    torch.testing.assert_close(predictive.noise_variance, (s + of_s / 2).exp(), **CLOSE)
+    small = of_s < 1
+    assert small.any()
+    along_tangent = (s + 0.5).exp() * (1 + (of_s - 1) / 2)
+    expected = torch.where(small, (s + of_s / 2).exp(), along_tangent)
+    torch.testing.assert_close(predictive.noise_variance, expected, **CLOSE)
     # the variance is that of draws of the function with its noise on top
     drawn = posterior.sample(X, 200_000, torch.Generator().manual_seed(0))
     noise = drawn[..., targets:].exp().mean(-3)
-    small = of_s < 1
     torch.testing.assert_close(noise[small], predictive.noise_variance[small], rtol=0.03, atol=0)
+
+
+def test_noise_that_no_row_speaks_of_is_wide_but_not_beyond_all_numbers():
+    s, doubt = torch.zeros(3).double(), torch.tensor([1.0, 1.0 + 1e-6, 200.0]).double()
+    below, above, far = expected_variance(s, doubt, 0.0)
+    torch.testing.assert_close(above - below, 0.5e-6 * below, rtol=0.2, atol=0)  # it has no corner
+    assert 100 < far < 200
 
 
 @pytest.mark.parametrize("alpha", [0.3, 5.0])

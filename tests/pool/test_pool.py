@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,18 +13,23 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from online_laplace.curvature import exact
+from online_laplace.ensemble.architecture import Architecture
 from online_laplace.likelihood import Gaussian
 from online_laplace.model.mlp import MLP
 from online_laplace.model.model import Model
 from online_laplace.model.network import initial_weights
-from online_laplace.pool.candidates import arcs
+from online_laplace.pool.candidates import CONSTANT, LINEAR, Candidate, Preset, arcs
 from online_laplace.pool.folds import LeftOut, assign_blocks, together
 from online_laplace.pool.narrowing import HeldOutComponents, centre, towards
 from online_laplace.pool.numbers import Numbers
+from online_laplace.pool.pool import Problem, train_pool
 from online_laplace.pool.stacking import density_weights, squared_error_weights
-from online_laplace.pool.training import joined_stages, snapshot_steps, train_stages
+from online_laplace.pool.training import Paused, joined, snapshot_steps, train_stage
+from online_laplace.pool.views import PIECES, Pieces
+from online_laplace.pool.weighting import Entry, Judged, weighted
 from online_laplace.predictive.gaussian import GaussianPredictive
 from online_laplace.predictive.mixture import Mixture
+from online_laplace.predictive.student import StudentPredictive
 from online_laplace.types import Rows
 from problems import normal, ridges
 
@@ -127,39 +133,49 @@ def test_no_weights_of_a_grid_have_a_smaller_squared_error(seed):
         assert best <= (y - means @ torch.tensor(other, dtype=torch.float64)).square().sum() + 1e-6
 
 
-def test_one_run_serves_every_length_of_training():
+def test_training_goes_on_from_one_length_to_the_next_as_if_it_had_not_stopped():
     assert snapshot_steps(30, 5) == [18, 21, 24, 27, 30] and snapshot_steps(3, 5) == [1, 2, 3]
     rows = ridges(40, replicas=(2,))
     model = Model.of(MLP(2, (3,)), Gaussian(), "scalar", exact)
     w = initial_weights(model.network, [0, 1], rows.X)
 
     def trained(lengths, chosen=slice(None)):
-        some = Rows(rows.X[chosen], rows.y[chosen])
-        return train_stages(model, some, some, Numbers().describe, w[chosen], lengths, 3)
+        some, paused, stages = Rows(rows.X[chosen], rows.y[chosen]), Paused.before(model, w[chosen]), []
+        for length in lengths:
+            stage, paused = train_stage(model, some, some, Numbers().describe, paused, length, 3)
+            stages.append(stage)
+        return stages
 
     both = trained([10, 30])
     for place, length in enumerate((10, 30)):
         (alone,) = trained([length])
         assert alone.length == both[place].length == length
-        for mine, theirs in zip(both[place].snapshots, alone.snapshots, strict=True):
+        for mine, theirs in zip(both[place].networks, alone.networks, strict=True):
             assert torch.equal(mine, theirs)
     said = both[1].said
     assert said["mean"].shape == (2, 3, 40, 1) and (said["log_density"].mean() > -1)
     # Groups of members, put together, are all of them.
-    apart = joined_stages([trained([10, 30], slice(0, 1)), trained([10, 30], slice(1, 2))])
-    torch.testing.assert_close(apart[1].snapshots.w, both[1].snapshots.w, rtol=1e-4, atol=1e-6)
-    assert [len(stage.outcomes) for stage in apart] == [2, 2]
+    apart = joined([trained([10, 30], slice(0, 1))[1], trained([10, 30], slice(1, 2))[1]])
+    torch.testing.assert_close(apart.networks.w, both[1].networks.w, rtol=1e-4, atol=1e-6)
+    assert len(apart.outcomes) == 2
 
 
 def test_training_that_runs_out_of_time_ends_where_it_is():
     rows = ridges(40, replicas=(2,))
     model = Model.of(MLP(2, (3,)), Gaussian(), "scalar", exact)
-    w = initial_weights(model.network, [0, 1], rows.X)
-    (stage,) = train_stages(model, rows, rows, Numbers().describe, w, [10, 30], 3, seconds=0.0)
-    assert stage.length == 1 and stage.snapshots.w.shape[1] == 1
+    start = Paused.before(model, initial_weights(model.network, [0, 1], rows.X))
+
+    def train(start, length):
+        return train_stage(model, rows, rows, Numbers().describe, start, length, 3, seconds=0.0)
+
+    stage, paused = train(start, 10)
+    assert stage.length == paused.step == 1 and stage.networks.w.shape[1] == 1
+    stage, paused = train(paused, 10)
+    assert stage is None and paused.step == 2
 
 
-def test_the_factor_of_a_mixture_is_that_of_its_definition():
+@pytest.mark.parametrize("freedom", [torch.inf, 5.0], ids=["Gaussians", "t's"])
+def test_the_factor_of_a_mixture_is_that_of_its_definition(freedom):
     rng = np.random.default_rng(0)
     n, c = 400, 3
     truth = torch.from_numpy(rng.standard_normal(n))
@@ -167,17 +183,18 @@ def test_the_factor_of_a_mixture_is_that_of_its_definition():
     variance = torch.full((c, 1, n), 0.8**2)
     weights = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
     there = torch.ones(1, n, dtype=torch.bool)
-    components = HeldOutComponents(mean, variance, weights, truth, there, torch.ones(n, dtype=torch.float64))
+    nu = torch.full((c, 1, n), freedom, dtype=torch.float64)
+    counted = torch.ones(n, dtype=torch.float64)
+    components = HeldOutComponents(mean, variance, nu, weights, truth, there, counted)
     factor = components.factor(members=1)
 
     def mean_log_density(f):
         middle = centre(mean[:, 0], variance[:, 0], weights[:, None])
-        mixture = Mixture(
-            GaussianPredictive(
-                mean[:, 0, :, None], torch.zeros(c, n, 1, dtype=torch.float64), variance[:, 0, :, None]
-            ),
-            weights,
-        ).to_units(towards(middle[:, None], f))
+        nothing = torch.zeros(c, n, 1, dtype=torch.float64)
+        parts = (mean[:, 0, :, None], nothing, variance[:, 0, :, None])
+        gaussian = GaussianPredictive(*parts)
+        each = gaussian if freedom == torch.inf else StudentPredictive(*parts, nu[:, 0, :, None])
+        mixture = Mixture(each, weights).to_units(towards(middle[:, None], f))
         return mixture.log_density(truth[:, None]).mean().item()
 
     best = max(np.linspace(0.3, 1.2, 91), key=mean_log_density)
@@ -201,9 +218,9 @@ def test_the_factor_of_many_members_is_continued_from_one_and_two():
 
     def held_out(count):
         there = torch.ones(count, n, dtype=torch.bool)
-        return HeldOutComponents(
-            members(count), torch.full((1, count, n), 0.5, dtype=torch.float64), one, y, there, counted
-        )
+        variance = torch.full((1, count, n), 0.5, dtype=torch.float64)
+        gaussian = torch.full_like(variance, torch.inf)
+        return HeldOutComponents(members(count), variance, gaussian, one, y, there, counted)
 
     continued = held_out(2).factor(members=10)
     ten = held_out(10)
@@ -221,3 +238,83 @@ def test_a_part_that_failed_gets_no_weight_and_harms_no_other():
         weights = weigh(broken)
         assert weights[1] == 0
         torch.testing.assert_close(weights[kept], weigh(values[:, kept]), rtol=1e-6, atol=1e-8)
+
+
+def test_a_gross_error_does_not_choose_the_mean_where_a_candidate_knows_errors():
+    y = normal(60, 1, seed=0)
+    soiled = y.clone()
+    soiled[7] += 100
+    rows = Rows(normal(60, 2, seed=1), soiled)
+    good, drawn = y + 0.1 * normal(60, 1, seed=2), y + 0.3 * (soiled - y) + 0.3 * normal(60, 1, seed=3)
+    equal = torch.zeros(60, 1, dtype=torch.float64)
+    apart = ((soiled - good) / 0.1).square()
+    trust = (1 + 1 / 5) / (1 + apart / 5)  # of a t with five degrees of freedom
+
+    def weights(trust):
+        told = [Judged(equal, good, trust=trust), Judged(equal, drawn)]
+        entries = [Entry(LINEAR, None, judged) for judged in told]
+        return [entry.mean_weight for entry in weighted(entries, rows)]
+
+    assert weights(None)[1] > 0.9  # what runs after the error is rewarded for it
+    assert weights(trust)[0] > 0.8
+
+
+def test_a_view_of_pieces_shows_how_far_each_column_has_come():
+    X = normal(50, 2, seed=0)
+    X[:, 1] = (X[:, 1] > 0).double()  # two values have no pieces
+    view = Pieces.of(X)
+    seen = view(X)
+    assert seen.shape == (50, 2 + PIECES) and torch.equal(seen[:, :2], X)
+    low, high = X[:, 0].min(), X[:, 0].max()
+    below, above = (
+        view(torch.stack([low - 9, X.new_tensor(0)])),
+        view(torch.stack([high + 9, X.new_tensor(1)])),
+    )
+    assert (below[2:] == -1).all() and (above[2:] == 1).all()
+    # Along the column every piece rises after the one before it is full, and is a line in between.
+    order = X[:, 0].argsort()
+    passed = seen[order, 2:]
+    assert (passed.diff(dim=0) >= 0).all()
+    assert ((passed[:, :-1] == 1) | (passed[:, 1:] == -1)).all()
+    # Rows that are given twice make the same pieces.
+    torch.testing.assert_close(Pieces.of(torch.cat([X, X[:9]])).low, view.low, rtol=0, atol=0)
+
+
+def test_a_row_like_none_before_cannot_cost_more_than_the_constant_does():
+    """However sure the networks were of all rows, the constant keeps a share that no variance notices."""
+    rows = ridges(60)
+    left_out = LeftOut.of(np.arange(60) % 4, [[0], [1], [2], [3]], rows.X)
+    problem = Problem(rows, left_out, lambda noise: Gaussian(), Numbers())
+    candidates = (CONSTANT, Candidate(Architecture((4,), "tanh", "scalar")))
+    entries = train_pool(problem, Preset(candidates, 4, 4, 1, (5, 10)), [0, 1, 2, 3])
+    constant = next(entry for entry in entries if entry.candidate == CONSTANT)
+    assert 1 / 61**2 <= constant.weight < 0.01 and sum(entry.weight for entry in entries) == pytest.approx(1)
+
+
+def test_a_candidate_without_weight_is_not_trained_longer():
+    rows = ridges(60)
+    left_out = LeftOut.of(np.arange(60) % 4, [[0], [1], [2], [3]], rows.X)
+    problem = Problem(rows, left_out, lambda noise: Gaussian(), Numbers())
+    good, blind = (
+        Candidate(Architecture((4,), "tanh", "scalar"), view=view) for view in ("everything", "nothing")
+    )
+    preset = Preset((CONSTANT, good, blind), 4, 4, 1, (5, 10, 20))
+
+    def lengths(preset):
+        entries = train_pool(problem, preset, [0, 1, 2, 3])
+        return {c: [e.stage.length for e in entries if e.candidate == c] for c in (good, blind)}
+
+    assert lengths(preset) == {good: [5, 10, 20], blind: [5, 10]}
+    assert lengths(replace(preset, stops_early=False)) == {good: [5, 10, 20], blind: [5, 10, 20]}
+
+
+def test_a_constant_of_little_weight_does_not_widen_every_row():
+    rows = Rows(normal(60, 2, seed=1), normal(60, 1, seed=0))
+    sure = torch.full((60, 1), 2.0, dtype=torch.float64)
+    sure[0] = -6.0  # one row in sixty that the constant foresees better
+    told = [Judged(sure, rows.y), Judged(torch.full_like(sure, -1.4), 0 * rows.y)]
+    entries = [
+        Entry(candidate, None, judged) for candidate, judged in zip((LINEAR, CONSTANT), told, strict=True)
+    ]
+    line, constant = weighted(entries, rows)
+    assert constant.weight == pytest.approx(1 / 61**2) and line.weight == pytest.approx(1 - 1 / 61**2)

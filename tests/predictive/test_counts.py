@@ -155,3 +155,17 @@ def test_draws_of_a_mixture_have_its_moments():
     drawn = mixture.sample(200_000, torch.Generator().manual_seed(0))
     assert drawn.mean().item() == pytest.approx(mixture.mean.item(), rel=0.01)
     assert drawn.var().item() == pytest.approx(mixture.variance.item(), rel=0.03)
+
+
+def test_what_is_no_count_has_no_probability():
+    half, negative, two = (one(0.5, 0.3).log_density(at(y)).item() for y in (0.5, -1, 2))
+    assert half == negative == -np.inf and two > -np.inf
+
+
+@pytest.mark.parametrize(("f", "v", "y"), [(3.0, 1.5, 12), (7.0, 0.01, 1300)])
+def test_the_ranked_probability_score_of_a_long_tail_is_that_of_all_its_terms(f, v, y, monkeypatch):
+    found = one(f, v).crps(at(y)).item()
+    monkeypatch.setattr("online_laplace.predictive.counts.STRETCH", 0.0)
+    assert found == pytest.approx(one(f, v).crps(at(y)).item(), rel=3e-3)
+    monkeypatch.undo()
+    assert one(4.0, 9.0).crps(at(3)).item() > 0  # of millions of terms

@@ -178,3 +178,18 @@ def test_units_move_and_stretch_it():
     torch.testing.assert_close(moved.crps(units.inverse(y)), units.std * t.crps(y))
     mixed = StudentPredictive.mix(students(2, 3), 2)
     torch.testing.assert_close(mixed.to_units(units).cdf(units.inverse(y)), mixed.cdf(y))
+
+
+def test_a_gaussian_as_a_t_of_infinite_freedom_answers_as_before():
+    mean, y = normal(3, 5, 2, seed=0), normal(3, 5, 2, seed=1)
+    gaussian = GaussianPredictive(mean, mean.square() + 0.1, torch.full((3, 1, 2), 0.3, dtype=mean.dtype))
+    same = StudentPredictive.of_gaussian(gaussian)
+    for ask in (
+        lambda p: p.log_density(y),
+        lambda p: p.cdf(y),
+        lambda p: p.quantile(0.05),
+        lambda p: p.crps(y),
+        lambda p: p.variance,
+        lambda p: Mixture.equal(p).crps(y[0]),
+    ):
+        torch.testing.assert_close(ask(same), ask(gaussian).expand_as(ask(same)), rtol=1e-7, atol=1e-9)

@@ -9,10 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
 
 from online_laplace.data.checks import Floats
 from online_laplace.errors import InputError
+
+# As many rows as weights must stand for together. Fewer than one leave a noise undetermined, and float64
+# cannot hold what the prior says beside far more than anybody has.
+FEWEST_COUNTED, MOST_COUNTED = 1.0, 1e12
 
 
 def is_count(value: Any) -> bool:
@@ -27,31 +32,62 @@ def count(name: str, value: Any) -> int:
     return int(value)
 
 
+def check_jobs(jobs: Any) -> None:
+    """Refuse a number of tasks at a time that joblib does not take. Raises InputError."""
+    if jobs is not None and not (is_count(jobs) or (isinstance(jobs, Integral) and is_count(-int(jobs)))):
+        raise InputError(f"n_jobs must be None or a whole number other than 0, not {jobs!r}")
+
+
 def validated(
     estimator: BaseEstimator, X: ArrayLike, y: ArrayLike | str = "no_validation", **how: Any
 ) -> Any:
     """scikit-learn's own validation; a value that is not finite is named by its column and row."""
     for values, name in ((X, "X"), (y, "y")):
         _refuse_masked(values, name)
+    goes_on = getattr(estimator, "warm_start", False) and hasattr(estimator, "_fit")
+    before = getattr(estimator, "feature_names_in_", None) if goes_on else None
     try:
-        return validate_data(estimator, X, y, dtype=np.float64, **how)
+        found = validate_data(estimator, X, y, dtype=np.float64, **how)
     except ValueError as error:
         words = str(error).splitlines()[0].rstrip(".")
+        if words.startswith("could not convert string to float"):
+            raise InputError(f"{words}: {_text_column(X)}encode texts as numbers first") from None
         if not words.startswith(("Input X contains", "Input y contains")):
             raise
         # scikit-learn has set the names of the features by now, or knows that there are none.
         names = getattr(estimator, "feature_names_in_", None)
         place = _place(y, "target", None) if words.startswith("Input y") else _place(X, "feature", names)
         raise InputError(f"{words}: {place}remove or fill in such rows first") from None
+    after = getattr(estimator, "feature_names_in_", None)
+    if before is not None and after is not None and len(before) == len(after) and any(before != after):
+        j = int(np.argmax(before != after))
+        raise InputError(
+            f"warm_start goes on with the same columns, but column {j + 1} was {before[j]!r} and is now "
+            f"{after[j]!r}: give them in the same order, or set warm_start=False to begin anew"
+        )
+    return found
+
+
+def _text_column(X: Any) -> str:
+    """The first column of a frame that holds no numbers, in words; nothing where X is no frame."""
+    for name in getattr(X, "columns", ()):
+        try:
+            np.asarray(X[name], dtype=np.float64)
+        except (TypeError, ValueError):
+            words = "holds texts, and an estimator takes numbers (the command fit takes both)"
+            return f"column {str(name)!r} {words}; "
+    return ""
 
 
 def checked_weights(given: ArrayLike | None, rows: Floats) -> Floats | None:
-    """Weights that are numbers and not negative, one a row, two rows at least above zero; None for none."""
+    """Weights that are numbers, not negative, one a row, which together count as rows do; None for none."""
     if given is None:
         return None
     _refuse_masked(given, "sample_weight")
     try:
-        weight: Floats = _check_sample_weight(given, rows, dtype=np.float64, allow_all_zero_weights=True)
+        weight: Floats = check_array(given, dtype=np.float64, ensure_2d=False, input_name="sample_weight")
+        if weight.shape != (len(rows),):
+            raise ValueError(f"sample_weight.shape == {weight.shape}, expected ({len(rows)},)")
     except (TypeError, ValueError) as error:
         words = str(error).splitlines()[0].rstrip(".!")
         raise InputError(
@@ -65,6 +101,14 @@ def checked_weights(given: ArrayLike | None, rows: Floats) -> Floats | None:
         )
     if (weight > 0).sum() < 2:
         raise InputError("at least two rows need a sample_weight above zero")
+    # One by one, since the sum of numbers such as 1e308 is none.
+    counted = float(np.minimum(weight, MOST_COUNTED).sum())
+    if not FEWEST_COUNTED <= counted <= MOST_COUNTED:
+        what = f"more than {MOST_COUNTED:g}" if counted > MOST_COUNTED else f"only {counted:.3g}"
+        raise InputError(
+            f"sample_weight is how often each row counts, and together these count as {what} rows: "
+            "scale them, to an average of one if they say nothing of the number of rows"
+        )
     return weight
 
 
@@ -84,6 +128,8 @@ def checked_groups(given: ArrayLike | None, rows: Floats, seen: Any) -> Any:
     if groups.shape != (len(rows),):
         raise InputError(f"groups must name a group for each of the {len(rows)} rows, not {groups.shape}")
     if groups.dtype.kind == "f" and not np.isfinite(groups).all():
+        raise InputError("groups has a value that is missing: give every row a group")
+    if groups.dtype.kind == "O" and any(one is None or one != one for one in groups):
         raise InputError("groups has a value that is missing: give every row a group")
     # Names of several types cannot be sorted, but be told apart.
     return groups[seen] if groups.dtype.kind != "O" else np.array([str(one) for one in groups[seen]])

@@ -34,9 +34,9 @@ PREDICTIVE = ("auto", *FORMS)
 class OnlineLaplaceClassifier(ClassifierMixin, OnlineLaplaceEstimator):  # type: ignore[misc]
     """Neural-network classification that learns its weight decay while it trains.
 
-    Told nothing of the network, it trains a small pool of candidates: class frequencies, logistic regression
-    and a few networks. Each candidate's members leave some of the rows out in turn, and what they say of
-    these rows decides how much each candidate counts, and how probabilities follow from its networks, so that
+    Told nothing of the network, it trains a small pool of candidates: class frequencies, logistic regression,
+    a forest and a few networks. Each candidate's members leave some of the rows out in turn, and what they
+    say of these rows decides how much each candidate counts, and how probabilities follow from it, so that
     they can be taken at their word. Name a network (`hidden`, `prior`, `members`, …) and it is that network
     alone, whose members leave out one fold each. Within a network the evidence says how strongly to
     regularise. Inputs are standardised inside.
@@ -75,8 +75,8 @@ class OnlineLaplaceClassifier(ClassifierMixin, OnlineLaplaceEstimator):  # type:
         classes_: The labels, sorted.
         leaderboard_: Only of a pool: a dict for every candidate at every length of training, the heaviest
             first: `candidate`, `steps`, `weight`, `log_likelihood` out of fold, `predictive` and
-            `temperature`, `log_evidence`, `seconds`, `outcome`. What follows is, of a pool, that of its
-            heaviest network.
+            `temperature`, `log_evidence`, `seconds`, `outcome`; `log_evidence` is None where none
+            can be compared. What follows is, of a pool, that of its heaviest network.
         predictive_: The form of the probabilities; "probit" where there was nothing to choose it by.
         temperature_: Every network's probabilities are raised to 1/temperature_ and normalised; 1 where there
             was nothing to choose it by.

@@ -12,6 +12,8 @@ from torch import Tensor
 from online_laplace.data.checks import Floats
 from online_laplace.errors import InputError
 from online_laplace.estimators.checks import count
+from online_laplace.predictive.counts import CountMixture
+from online_laplace.predictive.coverage import LEVELS, coverages
 from online_laplace.predictive.gaussian import GaussianPredictive
 from online_laplace.predictive.mixture import Mixture
 
@@ -102,6 +104,16 @@ class PredictiveDistribution:
         """The ends of the central interval with `coverage` of the probability; several, as for `quantile`."""
         half = _between("the coverage", coverage) / 2
         return self.quantile(0.5 - half), self.quantile(0.5 + half)
+
+    @property
+    def counts(self) -> bool:
+        """Whether only whole numbers can come."""
+        return isinstance(self._mixture, CountMixture)
+
+    def coverages(self, y: ArrayLike, levels: ArrayLike = LEVELS) -> Floats:
+        """The share of all y inside their central intervals, as `interval` has them, for every level."""
+        below = self.cdf(np.asarray(y) - 1).ravel() if self.counts else None
+        return coverages(self.cdf(y).ravel(), levels, below)
 
     def crps(self, y: ArrayLike) -> Floats:
         """The continuous ranked probability score at y; lower is better."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,19 +15,23 @@ from torch import Tensor
 
 from online_laplace.data.checks import Floats
 from online_laplace.data.scaling import Affine, Scaler
-from online_laplace.ensemble.failures import TrainingFailedError
-from online_laplace.likelihood import Categorical
+from online_laplace.errors import InputError, TrainingFailedError
+from online_laplace.likelihood import Categorical, Likelihood
 from online_laplace.model.mlp import MLP
 from online_laplace.model.model import Model
 from online_laplace.model.prior import Hyper
+from online_laplace.pool.views import View, everything
 from online_laplace.posterior.posterior import Posterior
 from online_laplace.predictive.distribution import Component, mixture_of
-from online_laplace.threads import one_thread_each
+from online_laplace.threads import one_thread_each, replica_threads
 from online_laplace.train.trajectory import Snapshots
 from online_laplace.types import Rows
 
 # What the networks compute on the way to their means, for a chunk of rows at a time: 64 MiB of it.
 CHUNK_NUMBERS = 2**23
+
+# Multiplications of one network, some milliseconds: beside them it costs little to wake a thread.
+WORTH_A_THREAD = 1e8
 
 # Factors are cached between calls while all of them together stay below 1 GiB.
 CACHED_NUMBERS = 2**27
@@ -35,8 +41,8 @@ CACHED_NUMBERS = 2**27
 class FittedNetworks:
     """The c networks (…, c, d_w) of a mixture, with the scaled training rows their curvature lives on.
 
-    Where members saw different rows, the rows have a weight (members, n) for each, and the networks of a
-    member are neighbours.
+    They see them as `view` has it. Where members saw different rows, the rows have a weight (members, n) for
+    each, and the networks of a member are neighbours.
     """
 
     model: Model
@@ -44,6 +50,7 @@ class FittedNetworks:
     rows: Rows
     inputs: Scaler
     target: Scaler
+    view: View = everything
     _posteriors: dict[int, Posterior] = field(default_factory=dict, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -55,6 +62,11 @@ class FittedNetworks:
         """The network that all of them are."""
         assert isinstance(self.model.network, MLP)
         return self.model.network
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """What they say of targets."""
+        return self.model.likelihood
 
     def __len__(self) -> int:
         """The number of networks."""
@@ -82,11 +94,31 @@ class FittedNetworks:
         """The whole distribution of a new observation at every row, (m, k)."""
         return mixture_of(self.predictions(X), len(self))
 
+    def is_sound_at(self, X: Floats) -> bool:
+        """Whether every network can predict these rows."""
+        try:
+            for _ in self.predictions(X):
+                pass
+        except TrainingFailedError:
+            return False
+        return True
+
     def predictions(self, X: Floats) -> Iterator[Component]:
         """What each network predicts at every row, (m, k), one by one."""
         rows = self._tensor(X)
-        each = (posterior.predict(rows) for posterior in self.posteriors())
-        return (_sound(part).to_units(self.units) for part in each)
+        threads = min(len(self), replica_threads()[0])
+        worth = len(rows) * self.network.d_w**2 > WORTH_A_THREAD and rows.device.type == "cpu"
+        if threads == 1 or not (worth or len(self._posteriors) < len(self)):
+            return (self._predicted(c, rows) for c in range(len(self)))
+        return self._predicted_side_by_side(rows, threads)
+
+    def _predicted_side_by_side(self, rows: Tensor, threads: int) -> Iterator[Component]:
+        with ThreadPoolExecutor(threads) as pool:
+            yield from pool.map(lambda c: self._predicted(c, rows), range(len(self)))
+
+    @one_thread_each()
+    def _predicted(self, c: int, rows: Tensor) -> Component:
+        return _sound(self._kept_posterior(c).predict(rows)).to_units(self.units)
 
     @one_thread_each()
     def covariance(self, X: Floats, *, noise: bool) -> Tensor:
@@ -94,6 +126,7 @@ class FittedNetworks:
 
         That of a mixture: the mean of its parts' covariances and the covariance of their means.
         """
+        self._refuse_rates("have no joint covariance")
         rows = self._tensor(X)
         m, k = len(rows), self.rows.targets
         means = self._means(rows)
@@ -109,6 +142,8 @@ class FittedNetworks:
     @one_thread_each()
     def draw(self, X: Floats, count: int, generator: torch.Generator, *, noise: bool) -> Tensor:
         """Functions drawn at the rows of X, each from one network of the mixture: (count, m, k)."""
+        if not noise:
+            self._refuse_rates("are drawn with noise=True alone")
         of = torch.randint(len(self), (count,), generator=generator, device=generator.device)
         rows = self._tensor(X)
         drawn = rows.new_empty(count, len(rows), self.rows.targets)
@@ -119,6 +154,11 @@ class FittedNetworks:
             each = posterior.sample(rows, len(chosen), generator, noise=noise)
             drawn[chosen] = each[..., : self.rows.targets]
         return self.units.inverse(drawn)
+
+    def _refuse_rates(self, words: str) -> None:
+        """Refuse what would be of the logarithm of a rate and not of the target. Raises InputError."""
+        if not self.model.likelihood.mean_is_output:
+            raise InputError(f"counts {words}: ask for the mean, return_std or predict_dist")
 
     @one_thread_each()
     def noise_variance(self) -> Tensor:
@@ -150,10 +190,7 @@ class FittedNetworks:
         size = max(1, CHUNK_NUMBERS // (max(self.network.widths) * len(self)))
         for part in self.rows.X.split(size):
             rows = part.clone().requires_grad_()
-            mean = self._means(rows).mean(0)
-            if isinstance(self.model.likelihood, Categorical):
-                # Over all pairs, (f_i − f_j)² has this mean of squares.
-                mean = (mean - mean.mean(-1, keepdim=True)) * math.sqrt(2 / (mean.shape[-1] - 1))
+            mean = as_log_odds(self.likelihood, self._means(self.view(rows)).mean(0))
             for output in mean.unbind(-1):
                 (slope,) = torch.autograd.grad(output.sum(), rows, retain_graph=True)
                 total = total + slope.square().sum(0)
@@ -162,18 +199,24 @@ class FittedNetworks:
 
     def posteriors(self) -> Iterator[Posterior]:
         """Each network's Gaussian over its weights; factorised once where all the factors can be cached."""
-        for c in range(len(self)):
-            posterior = self._posteriors.get(c) or self._posterior(c)
-            if self._cacheable:
-                self._posteriors[c] = posterior
-            yield posterior
+        return map(self._kept_posterior, range(len(self)))
+
+    def _kept_posterior(self, c: int) -> Posterior:
+        posterior = self._posteriors.get(c) or self._posterior(c)
+        if self._cacheable:
+            self._posteriors[c] = posterior
+        return posterior
 
     @property
     def _cacheable(self) -> bool:
         """Whether all the factors can stay in memory."""
-        residuals, weights = self.rows.n * self.model.likelihood.outputs, self.network.d_w
+        outputs, weights = self.model.likelihood.outputs, self.network.d_w
+        residuals = self.rows.n * outputs
         # The factor in its matrix's place, and what the dual forms hold of the Jacobian.
         held = self.rows.n * self.network.factors_per_row if residuals < weights else 0
+        # For many rows the inverse as well, and where there was none before the factor of H.
+        if weights**2 < outputs * residuals**2:
+            held += (weights**2 if residuals < weights else 0) + weights**2 // 2
         return (min(residuals, weights) ** 2 + held) * len(self) <= CACHED_NUMBERS
 
     def _posterior(self, c: int) -> Posterior:
@@ -181,13 +224,21 @@ class FittedNetworks:
         w, alpha, beta = (values[c].clone() for values in self.snapshots)
         return Posterior.of(self.model, w, Hyper(alpha, beta, self.model.prior), self.rows_of(c))
 
+    @cached_property
+    def seen(self) -> Rows:
+        """The rows as the networks see them."""
+        return replace(self.rows, X=self.view(self.rows.X))
+
     def rows_of(self, c: int) -> Rows:
-        """The rows with the weights that one of the networks was trained with."""
+        """The rows as one of the networks sees them, with the weights that it was trained with."""
         weight = self.rows.weight
         if weight is None or weight.ndim == 1:
-            return self.rows
-        # Copied for the same reason as the weights of the networks.
-        return replace(self.rows, weight=weight[c * len(weight) // len(self)].clone())
+            return self.seen
+        of_member = weight[c * len(weight) // len(self)]
+        # What a member left out counts for nothing, and need not be computed.
+        inside = of_member > 0
+        rows = replace(self.seen, weight=of_member).part(inside)
+        return replace(rows, weight=None) if bool((of_member[inside] == 1).all()) else rows
 
     def _chunks(self, X: Floats, numbers_per_row: int) -> Iterator[Tensor]:
         """The scaled rows, as many at a time as memory should hold."""
@@ -196,7 +247,15 @@ class FittedNetworks:
             yield self._tensor(X[start : start + size])
 
     def _tensor(self, X: Floats) -> Tensor:
-        return torch.from_numpy(self.inputs.transform(X)).to(self.rows.X)
+        return self.view(torch.from_numpy(self.inputs.transform(X)).to(self.rows.X))
+
+
+def as_log_odds(likelihood: Likelihood, mean: Tensor) -> Tensor:
+    """Means (m, k); of classes, such that their squared changes add up to those of log-odds of two."""
+    if not isinstance(likelihood, Categorical):
+        return mean
+    # Over all pairs, (f_i − f_j)² has this mean of squares.
+    return (mean - mean.mean(-1, keepdim=True)) * math.sqrt(2 / (mean.shape[-1] - 1))
 
 
 def _sound(predicted: Component) -> Component:

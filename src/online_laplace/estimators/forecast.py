@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from online_laplace.memory import needed_bytes
+from online_laplace.memory import needed_bytes, size_in_words
 from online_laplace.threads import one_thread_each
 
 # A step is so many times the products of its curvature: measured as 3.1 to 4.0 over tables of 1,000 to 20,000
@@ -32,7 +32,9 @@ class Forecast:
 
     def __str__(self) -> str:
         """One line for the person who waits."""
-        words = f"training takes at most about {duration(self.seconds)} and {_size(self.bytes)} of memory"
+        words = (
+            f"training takes at most about {duration(self.seconds)} and {size_in_words(self.bytes)} of memory"
+        )
         if self.sample is None:
             return words
         return f"{words}; a random sample of {self.sample:,} rows would take {duration(COMFORTABLE)}"
@@ -103,7 +105,3 @@ def _rounded(value: float) -> int:
 
 def _count(number: int, unit: str) -> str:
     return f"{number:,} {unit}{'' if number == 1 else 's'}"
-
-
-def _size(count: float) -> str:
-    return f"{max(1, round(count / 2**20)):,} MiB" if count < 2**30 else f"{count / 2**30:.1f} GiB"

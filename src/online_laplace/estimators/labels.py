@@ -13,7 +13,9 @@ from online_laplace.data.checks import Floats, Integers
 from online_laplace.errors import InputError
 
 # What a label may be, by numpy's letter for its kind; a file brings the type back from these words.
-_KINDS = {"U": "str", "b": "bool", "i": "int64", "u": "int64", "f": "float64"}
+_KINDS = "Ubiuf"
+# Labels that are numbers come back from a file in the type they had.
+NUMBERS = tuple(np.dtype(code).name for code in "bhilBHILefd")
 
 
 def checked_labels(y: ArrayLike) -> Any:
@@ -64,7 +66,8 @@ def encoded(y: Any, weight: Floats | None, known: Any = None) -> tuple[Any, Inte
     if kind.startswith("continuous"):
         raise InputError(
             f"Unknown label type: {kind}. Classes are told by strings, booleans or whole numbers, but y has "
-            f"values such as {y.ravel()[0]!r}: for a target of numbers there is OnlineLaplaceRegressor"
+            f"values such as {y.ravel().tolist()[0]!r}: for a target of numbers there is "
+            "OnlineLaplaceRegressor"
         )
     check_classification_targets(y)
     if y.dtype.kind not in _KINDS and y.dtype.kind != "O":
@@ -97,20 +100,20 @@ def indicators(codes: Integers, count: int) -> Floats:
 
 def to_json(classes: Any) -> dict[str, Any]:
     """Labels and their type, as plain values."""
-    kind = "object" if classes.dtype.kind == "O" else _KINDS[classes.dtype.kind]
-    return {"type": kind, "labels": classes.tolist()}
+    words = {"O": "object", "U": "str", "b": "bool"}
+    return {"type": words.get(classes.dtype.kind, classes.dtype.name), "labels": classes.tolist()}
 
 
 def from_json(told: Mapping[str, Any]) -> Any:
     """The inverse of `to_json`."""
-    kinds = {"object": object, "str": np.str_, "bool": np.bool_, "int64": np.int64, "float64": np.float64}
-    return np.array(told["labels"], dtype=kinds[told["type"]])
+    kinds = {"object": object, "str": np.str_}
+    return np.array(told["labels"], dtype=kinds.get(told["type"], told["type"]))
 
 
 def _plain_types(y: Any) -> tuple[Any, ...]:
     """The type of an array if its values cannot but be of one kind and there."""
     dtype = getattr(y, "dtype", None)
-    return (dtype,) if isinstance(dtype, np.dtype) and dtype.kind in "Ubiuf" else ()
+    return (dtype,) if isinstance(dtype, np.dtype) and dtype.kind in _KINDS else ()
 
 
 def _is_missing(label: Any) -> bool:

@@ -25,6 +25,7 @@ from online_laplace.estimators.model_schema import check_arrays, check_document
 from online_laplace.files import earlier
 from online_laplace.files.atomic import StoreError, reason_of, write_bytes
 from online_laplace.files.folders import check_folder, made_folder
+from online_laplace.files.paths import check_path
 from online_laplace.files.sealed import (
     DamagedFileError,
     arrays_to_bytes,
@@ -33,11 +34,11 @@ from online_laplace.files.sealed import (
     write_json,
 )
 
-FORMAT = "online-laplace model"
+FORMAT = earlier.MODEL_FORMAT
 # Format 2 has pools, and models of format 1 are read as they are.
 VERSION = 2
 READABLE = (1, 2)
-DOCUMENT, ARRAYS, PAGE = "model.json", "model.safetensors", "inspect.html"
+DOCUMENT, ARRAYS, PAGE = earlier.MODEL_DOCUMENT, "model.safetensors", earlier.MODEL_PAGE
 
 # What a writer that was killed can leave: arrays without their ordinary name, and files half written.
 _LEFTOVER = re.compile(r"model-[0-9a-f]{16}\.safetensors|\.(model|inspect)\S*\.\d+\.part")
@@ -64,7 +65,7 @@ def check_model_folder(folder: Path) -> None:
             )
         if (folder / DOCUMENT).exists():
             try:
-                read_document(folder)
+                _arrays_of(folder, read_document(folder))
             except InputError as error:
                 raise InputError(f"{error}; it is not replaced: name another folder, or remove it") from error
 
@@ -132,6 +133,7 @@ def _is_current(folder: Path, digest: str) -> bool:
 
 def read_document(folder: Path) -> dict[str, Any]:
     """The words and numbers of a saved model. Raises InputError where they are not there or not usable."""
+    check_path(folder)
     path = folder / DOCUMENT
     if not path.is_file():
         missing = "no such folder" if not folder.exists() else f"no model in it: there is no {DOCUMENT}"
@@ -149,7 +151,9 @@ def read_document(folder: Path) -> dict[str, Any]:
         document = read_json(path)
         check_document(document)
         return document
-    except (OSError, ValueError, RecursionError, DamagedFileError) as error:
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError, DamagedFileError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{folder}: {DOCUMENT} is damaged: {error}") from error
@@ -157,22 +161,24 @@ def read_document(folder: Path) -> dict[str, Any]:
 
 def read_model_arrays(folder: Path, document: Mapping[str, Any]) -> dict[str, Tensor]:
     """The arrays that a document names. Raises InputError where they are not there or not usable."""
-    digest = document["arrays_sha256"]
-    waiting = folder / _waiting_name(digest)  # where a writer that was killed left them
-    if waiting.is_file() and _sha256(waiting) == digest:
-        path = waiting
-    else:
-        path = folder / ARRAYS
-        if _sha256(path) != digest:
-            raise InputError(
-                f"{folder}: {ARRAYS} is damaged, or belongs to another model: copy both files again"
-            )
+    path = _arrays_of(folder, document)
     try:
         arrays = read_arrays(path)[0]
         check_arrays(document, arrays)
         return arrays
     except DamagedFileError as error:
         raise InputError(f"{folder}: {ARRAYS} is damaged: {error}") from error
+
+
+def _arrays_of(folder: Path, document: Mapping[str, Any]) -> Path:
+    """The file with the arrays that a document names, by their digest. Raises InputError."""
+    digest = document["arrays_sha256"]
+    waiting = folder / _waiting_name(digest)  # where a writer that was killed left them
+    if waiting.is_file() and _sha256(waiting) == digest:
+        return waiting
+    if _sha256(folder / ARRAYS) != digest:
+        raise InputError(f"{folder}: {ARRAYS} is damaged, or belongs to another model: copy both files again")
+    return folder / ARRAYS
 
 
 @contextmanager
@@ -206,6 +212,8 @@ def _waiting_name(digest: str) -> str:
 
 
 def _sha256(path: Path) -> str:
+    if path.exists() and not path.is_file():  # a device has no end
+        raise InputError(f"{path} is no plain file: copy the model again")
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:

@@ -7,7 +7,7 @@ class that they are in, but for the first level, where every kind of model may h
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import torch
@@ -15,13 +15,17 @@ from pydantic import Field, StringConstraints
 from torch import Tensor
 
 from online_laplace import defaults
+from online_laplace.curvature import STRUCTURES, exact
 from online_laplace.ensemble.architecture import Architecture
+from online_laplace.estimators.forest_schema import check_trees
+from online_laplace.estimators.labels import NUMBERS
 from online_laplace.files.schema import Count, Open, Positive, Strict, check
 from online_laplace.files.sealed import DamagedFileError
-from online_laplace.likelihood import KINDS
+from online_laplace.likelihood import KINDS, Categorical, VaryingGaussian
 from online_laplace.model.activations import ACTIVATIONS
 from online_laplace.model.mlp import MLP
 from online_laplace.model.prior import PRIORS
+from online_laplace.pool.views import VIEWS
 from online_laplace.train.outcome import SEVERITY
 
 Plain = bool | int | float | str | None
@@ -63,17 +67,29 @@ Share = Annotated[float, Field(ge=0, le=1 + 1e-9)]
 
 
 class PartSchema(Strict):
-    """One part of a pool: its networks, and how much they count."""
+    """One part of a pool, and how much it counts."""
 
-    hidden: list[Positive]
-    activation: Literal[tuple(ACTIVATIONS)]  # type: ignore[valid-type]
-    prior: Literal[PRIORS]  # type: ignore[valid-type]
     noise: str
-    sees_inputs: bool
     steps: Count
     weight: Share
     mean_weight: Share
     likelihood: dict[str, Plain]
+
+
+class NetworksSchema(PartSchema):
+    """A part of networks."""
+
+    hidden: list[Positive]
+    activation: Literal[tuple(ACTIVATIONS)]  # type: ignore[valid-type]
+    prior: Literal[PRIORS]  # type: ignore[valid-type]
+    view: Literal[tuple(VIEWS)]  # type: ignore[valid-type]
+    curvature: Literal[tuple(STRUCTURES)] = exact.name  # type: ignore[valid-type]  # once there was one kind
+
+
+class ForestSchema(PartSchema):
+    """A part of trees."""
+
+    trees: Positive
 
 
 class PoolSchema(Strict):
@@ -81,14 +97,14 @@ class PoolSchema(Strict):
 
     narrowing: Annotated[float, Field(gt=0)]
     noise_variance: list[Annotated[float, Field(ge=0)]]  # of classes there is none
-    parts: Annotated[list[PartSchema], Field(min_length=1)]
-    leaderboard: list[dict[str, Plain]]
+    parts: Annotated[list[NetworksSchema | ForestSchema], Field(min_length=1)]
+    leaderboard: list[dict[str, Plain | list[float]]]  # of several targets an RMSE each
 
 
 class ClassesSchema(Strict):
     """The labels of a classifier."""
 
-    type: Literal["object", "str", "bool", "int64", "float64"]
+    type: Literal["object", "str", "bool", *NUMBERS]  # type: ignore[valid-type]
     labels: Annotated[list[bool] | list[int] | list[float] | list[str], Field(min_length=2)]
 
 
@@ -131,15 +147,12 @@ def check_arrays(document: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> N
     if (pool := document.get("pool")) is None:
         network, targets = _check_networks(document, "components.", arrays, d, k)
     else:
-        parts = [_check_networks(part, f"part{i}.", arrays, d, k) for i, part in enumerate(pool["parts"])]
-        network, targets = parts[0]
+        network, targets = _check_parts(pool["parts"], arrays, X, k)
         if abs(sum(part["weight"] for part in pool["parts"]) - 1) > TOTAL:
             raise DamagedFileError("pool.parts: their weights do not add up to one")
     _of(arrays, "summary.alpha", (None,), positive=True)
-    # To a constant, which sees no inputs, they are all zero on an infinite scale.
-    seen = pool is None or any(part["sees_inputs"] for part in pool["parts"])
     _of(arrays, "inputs.mean", (d,))
-    _of(arrays, "inputs.std", (d,), positive=True, finite=seen)
+    _of(arrays, "inputs.std", (d,), positive=True)
     _of(arrays, "target.mean", (k,))
     _of(arrays, "target.std", (k,), positive=True)
     if "problem.weight" in arrays:
@@ -152,6 +165,24 @@ def check_arrays(document: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> N
         _of(arrays, "held_out.y", (len(held_out),))
 
 
+def _check_parts(
+    parts: Sequence[Mapping[str, Any]], arrays: Mapping[str, Tensor], X: Tensor, k: int
+) -> tuple[MLP, int]:
+    """The network of the first part and its targets, if the arrays are those of all parts."""
+    found = []
+    for i, part in enumerate(parts):
+        if "trees" in part:
+            check_trees(f"part{i}.", arrays, X.shape[-1], k)
+            if not isinstance(_likelihood(part["likelihood"]), (VaryingGaussian, Categorical)):
+                raise DamagedFileError(f"pool.parts.{i}.likelihood: no forest has it")
+        else:
+            columns = VIEWS[part["view"]](X)(X[:1]).shape[-1]
+            found.append(_check_networks(part, f"part{i}.", arrays, columns, k))
+    if "trees" in parts[0]:
+        raise DamagedFileError("pool.parts.0: the first part of a pool has networks")
+    return found[0]
+
+
 def _check_networks(
     told: Mapping[str, Any], prefix: str, arrays: Mapping[str, Tensor], d: int, k: int
 ) -> tuple[MLP, int]:
@@ -161,7 +192,7 @@ def _check_networks(
     activation = shape.get("activation", defaults.ACTIVATION)
     architecture = Architecture(tuple(shape["hidden"]), activation, shape["prior"])
     network = architecture.network(d, likelihood.outputs, likelihood.constants)
-    w = _of(arrays, f"{prefix}w", (None, network.d_w), single=prefix != "components.")
+    w = _of(arrays, f"{prefix}w", (None, network.d_w), or_single=prefix != "components.")
     _of(arrays, f"{prefix}alpha", (len(w), None), positive=True)
     _of(arrays, f"{prefix}beta", (len(w), None), positive=True)
     return network, likelihood.targets
@@ -198,8 +229,7 @@ def _of(
     shape: tuple[int | None, ...],
     *,
     positive: bool = False,
-    finite: bool = True,
-    single: bool = False,
+    or_single: bool = False,
 ) -> Tensor:
     """An array of floats of this shape, in which None is any size of at least one."""
     if name not in arrays:
@@ -208,11 +238,11 @@ def _of(
     fits = array.ndim == len(shape) and all(
         size >= 1 and wanted in (None, size) for size, wanted in zip(array.shape, shape, strict=True)
     )
-    if array.dtype != (torch.float32 if single else torch.float64) or not fits:
+    kinds = (torch.float64, torch.float32) if or_single else (torch.float64,)
+    if array.dtype not in kinds or not fits:
         raise DamagedFileError(f"{name}: {tuple(array.shape)} numbers of {array.dtype} are not what it has")
     most = LARGEST_OWN if name.startswith(("inputs.", "target.", "held_out.")) else LARGEST_SCALED
-    too_large = (array.abs() > most) & (array.isfinite() | finite)
-    if array.isnan().any() or too_large.any() or (positive and (array <= 0).any()):
+    if array.isnan().any() or (array.abs() > most).any() or (positive and (array <= 0).any()):
         raise DamagedFileError(
             f"{name}: a number in it is {'not positive, or ' if positive else ''}too large"
         )

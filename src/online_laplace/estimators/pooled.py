@@ -14,24 +14,27 @@ from torch import Tensor
 from online_laplace.data.checks import Floats
 from online_laplace.data.scaling import Affine, Scaler
 from online_laplace.estimators.fitted import FittedNetworks
+from online_laplace.estimators.fitted_forest import FittedForest
+from online_laplace.likelihood import StudentT
 from online_laplace.model.mlp import MLP
 from online_laplace.model.model import Model
-from online_laplace.pool.candidates import Candidate
+from online_laplace.pool.candidates import AnyCandidate
 from online_laplace.pool.narrowing import centre, towards
 from online_laplace.predictive.distribution import Component, mixture_of
 from online_laplace.predictive.gaussian import GaussianPredictive
 from online_laplace.predictive.mixture import Mixture
+from online_laplace.predictive.student import StudentPredictive
 from online_laplace.threads import one_thread_each
 from online_laplace.types import Rows
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A candidate after one length of training: its networks, and its weights in the mixture and the mean."""
+    """What a candidate learnt in one length of training, and its weights in the mixture and the mean."""
 
-    candidate: Candidate
+    candidate: AnyCandidate
     length: int
-    networks: FittedNetworks
+    networks: FittedNetworks | FittedForest
     weight: float
     mean_weight: float
 
@@ -41,7 +44,7 @@ class FittedPool:
     """The parts of a stacked pool, the heaviest network first, and how much narrower their mixture is made.
 
     `noise` (k,) is the variance of the mixture's noise, an average over rows, on the scale of training.
-    `rows` and the scale of their `inputs` are those that candidates other than a constant see.
+    `rows` and the scale of their `inputs` are those of the training, before any view of a candidate.
     It answers what `FittedNetworks` answers; where a single network is asked for, it is the first part's.
     """
 
@@ -53,8 +56,10 @@ class FittedPool:
 
     @property
     def leader(self) -> FittedNetworks:
-        """The networks of the first part."""
-        return self.parts[0].networks
+        """The networks of the first part, which is no forest: a constant always has a share."""
+        networks = self.parts[0].networks
+        assert isinstance(networks, FittedNetworks)
+        return networks
 
     @property
     def model(self) -> Model:
@@ -97,11 +102,15 @@ class FittedPool:
     def _wide(self, X: Floats) -> Any:
         """The mixture before it is made narrower."""
         parts = chain.from_iterable(part.networks.predictions(X) for part in self.parts)
-        return mixture_of(map(_alike, parts), len(self), self._weights)
+        heavy = any(isinstance(part.networks.likelihood, StudentT) for part in self.parts)
+        alike = (_alike(predicted, heavy) for predicted in parts)
+        return mixture_of(alike, len(self), self._weights)
 
     def _inwards(self, wide: Mixture) -> Affine[Tensor]:
         components: Any = wide.components
-        middle = centre(components.mean, components.variance, self._weights[:, None, None])
+        of_t = isinstance(components, StudentPredictive)
+        square = components.scale.square() if of_t else components.variance
+        middle = centre(components.mean, square, self._weights[:, None, None])
         return towards(middle, self.narrowing)
 
     @one_thread_each()
@@ -138,13 +147,14 @@ class FittedPool:
     @one_thread_each()
     def sensitivity(self) -> Floats:
         """How far the mean moves with each input, averaged by the weights in the mean: (d_x,)."""
-        each = [(part.mean_weight, part) for part in self.parts if part.candidate.sees_inputs]
-        total = sum(weight * part.networks.sensitivity() for weight, part in each if weight > 0)
-        return np.zeros(self.rows.X.shape[-1]) + total
+        each = [(part.mean_weight, part.networks) for part in self.parts if part.mean_weight > 0]
+        return np.asarray(sum(weight * networks.sensitivity() for weight, networks in each))
 
 
-def _alike(predicted: Component) -> Component:
-    """A noise that is the same in all rows written out, so that parts with either kind can be mixed."""
+def _alike(predicted: Component, heavy: bool) -> Component:
+    """What all parts can be mixed as: with a noise for every row; beside any Student's t, t's too."""
     if not isinstance(predicted, GaussianPredictive):
         return predicted
+    if heavy:
+        return StudentPredictive.of_gaussian(predicted)
     return replace(predicted, noise_variance=predicted.noise_variance.expand_as(predicted.mean))

@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
+from online_laplace.curvature import exact
 from online_laplace.data.checks import Floats, Integers
 from online_laplace.data.scaling import Scaler
-from online_laplace.ensemble.failures import TrainingFailedError
 from online_laplace.ensemble.training import TrainingData, observe_scored
 from online_laplace.estimators.fitted import FittedNetworks
+from online_laplace.estimators.fitted_forest import FittedForest
 from online_laplace.estimators.pooled import FittedPool, Part
 from online_laplace.estimators.targets import Target
 from online_laplace.estimators.training import FitSummary, scaled_rows, summarised
 from online_laplace.likelihood.base import Likelihood
-from online_laplace.pool.candidates import CONSTANT, Preset, arcs, fitting
+from online_laplace.pool.candidates import CONSTANT, Candidate, Forest, Preset, arcs, fitting
 from online_laplace.pool.folds import LeftOut, assign_blocks
-from online_laplace.pool.pool import Entry, Kind, NoCandidateError, Problem, Watching, train_pool
+from online_laplace.pool.forest import GrownForest
+from online_laplace.pool.pool import Kind, Problem, Watching, train_pool
+from online_laplace.pool.trees import Trees
+from online_laplace.pool.views import VIEWS
+from online_laplace.pool.weighting import Entry, weighted
+from online_laplace.train.trajectory import Snapshots
 from online_laplace.types import Rows
+
+# Of a target of variance one: below it a network is asked whether its curvature is worth anything.
+LEAST_NOISE = 1e-9
+# Below it, what a tree and its member leave out is most of the rows.
+FEWEST_BLOCKS = 5
 
 
 @dataclass(frozen=True)
@@ -55,8 +67,9 @@ class PoolFit:
     @property
     def fixed(self) -> dict[str, object]:
         """The leading candidate's architecture and number of members."""
-        leader = self.networks.parts[0]
-        architecture = leader.candidate.architecture
+        leader = self.networks.parts[0].candidate
+        assert isinstance(leader, Candidate)  # forests come last
+        architecture = leader.architecture
         members = len(self.summary.outcomes)
         return {"hidden": architecture.hidden, "prior": architecture.prior, "members": members}
 
@@ -82,6 +95,8 @@ def fit_pool(
     target, likelihoods = _prepared(y, weight, settings)
     rows = scaled_rows(X, y, weight, inputs, target, settings.device)
     preset, notice = fitting(settings.preset, len(X), X.shape[1], likelihoods.__getitem__)
+    if sets.max() == 0:  # all inputs are alike
+        preset, sets = replace(preset, candidates=(CONSTANT,)), _one_by_one(y, classes)
     preset = _for_sets(preset, int(sets.max()) + 1)
     blocks = assign_blocks(sets, preset.blocks, weight, classes)
     away = (
@@ -89,25 +104,23 @@ def fit_pool(
     )
     left_out = LeftOut.of(blocks, away, rows.X)
     problem = Problem(rows, left_out, likelihoods.__getitem__, kind)
-    try:
-        entries = train_pool(
-            problem,
-            preset,
-            seeds[: preset.members],
-            seconds=settings.seconds - (time.perf_counter() - began),
-            n_jobs=settings.n_jobs,
-            watching=watching,
-        )
-    except NoCandidateError as error:
-        raise TrainingFailedError(str(error)) from error
+    entries = train_pool(
+        problem,
+        preset,
+        seeds[: preset.members],
+        seconds=settings.seconds - (time.perf_counter() - began),
+        n_jobs=settings.n_jobs,
+        watching=watching,
+    )
+    if any(c.is_network for c in preset.candidates) and not any(e.candidate.is_network for e in entries):
+        notice = "the time limit was over before a network was trained: only the simplest candidates predict"
     seen = left_out.seen(len(X))
     whole = replace(rows, weight=seen if rows.weight is None else seen * rows.weight)
-    used = sorted((e for e in entries if e.weight > 0), key=lambda e: (e.candidate.is_network, e.weight))
-    parts = tuple(_part(entry, problem, whole, inputs, target) for entry in reversed(used))
+    entries, parts = _sound_parts(entries, problem, X, partial(_part, problem, whole, inputs, target))
     narrowing = kind.narrowing(entries, problem, preset.members)
     noise = kind.noise_variance(entries, problem, narrowing)
     pool = FittedPool(parts, narrowing, noise, whole, inputs)
-    leader = used[-1]
+    leader = max(entries, key=_leads)
     return PoolFit(
         pool, _summary(leader, pool.leader, target), _leaderboard(entries, problem, target), {}, notice
     )
@@ -121,39 +134,82 @@ def _prepared(
     return scaler, {noise: likelihood for noise, (_, likelihood) in prepared.items()}
 
 
+def _one_by_one(y: Floats, classes: Integers | None) -> Integers:
+    """Sets of rows for a constant, to which a twin tells nothing: by target, of classes each row alone."""
+    if classes is not None:
+        return np.arange(len(y))
+    found: Integers = np.unique(y, axis=0, return_inverse=True)[1].reshape(-1)
+    return found
+
+
 def _for_sets(preset: Preset, sets: int) -> Preset:
-    """No more blocks than there are sets of rows; where all rows are alike, nothing but a constant."""
+    """No more blocks than there are sets of rows; where there is one alone, nothing is left out."""
     if sets < 2:
-        return replace(preset, candidates=(CONSTANT,), members=1, blocks=1, left_out=0)
+        return replace(preset, members=1, blocks=1, left_out=0)
     blocks = min(preset.blocks, sets)
     members = min(preset.members, blocks)
     left_out = min(max(1, round(preset.left_out * blocks / preset.blocks)), blocks - 1)
-    return replace(preset, blocks=blocks, members=members, left_out=left_out)
+    candidates = preset.candidates
+    if blocks < FEWEST_BLOCKS:
+        candidates = tuple(c for c in candidates if isinstance(c, Candidate))
+    return replace(preset, candidates=candidates, blocks=blocks, members=members, left_out=left_out)
 
 
-def _part(entry: Entry, problem: Problem, rows: Rows, inputs: Scaler, target: Scaler) -> Part:
+def _leads(entry: Entry) -> tuple[bool, bool, bool, float]:
+    """Networks before lines, and forests last: where one network is asked for, it is the first entry's."""
     candidate = entry.candidate
-    if not candidate.sees_inputs:
-        rows, inputs = unseen(rows, inputs)
-    model = problem.kind.predicting(problem.model(candidate), entry.judged)
-    snapshots = type(entry.stage.snapshots)(*(v.flatten(0, 1).clone() for v in entry.stage.snapshots))
-    networks = FittedNetworks(model, snapshots, rows, inputs, target)
-    return Part(candidate, entry.stage.length, networks, entry.weight, entry.mean_weight)
+    return entry.weight > 0, candidate.is_network, isinstance(candidate, Candidate), entry.weight
 
 
-def unseen(rows: Rows, inputs: Scaler) -> tuple[Rows, Scaler]:
-    """Rows and inputs as a constant sees them: on an infinite scale all inputs are zero."""
-    return replace(rows, X=torch.zeros_like(rows.X)), Scaler(inputs.mean, np.full_like(inputs.std, np.inf))
+def _sound_parts(
+    entries: list[Entry], problem: Problem, X: Floats, part_of: Callable[[Entry], Part]
+) -> tuple[list[Entry], tuple[Part, ...]]:
+    """What predicts, and the entries as they are weighted without those whose curvature is worthless.
+
+    Where the noise is next to nothing, as beside a gross error that stretches the scale of the target, H may
+    have lost its digits: what gives negative variances at the training rows themselves cannot predict.
+    """
+    while True:
+        used = sorted((e for e in entries if e.weight > 0), key=_leads, reverse=True)
+        parts = tuple(map(part_of, used))
+        worthless = {
+            id(entry)
+            for entry, part in zip(used, parts, strict=True)
+            if _noise_is_next_to_nothing(entry) and not part.networks.is_sound_at(X)
+        }
+        if not worthless:
+            return entries, parts
+        entries = weighted([e.without_a_say() if id(e) in worthless else e for e in entries], problem.rows)
+
+
+def _noise_is_next_to_nothing(entry: Entry) -> bool:
+    noise = entry.stage.said.get("noise")
+    return noise is not None and bool((noise < LEAST_NOISE).any())
+
+
+def _part(problem: Problem, rows: Rows, inputs: Scaler, target: Scaler, entry: Entry) -> Part:
+    candidate, judged = entry.candidate, entry.judged
+    fitted: FittedNetworks | FittedForest
+    if isinstance(candidate, Forest):
+        assert isinstance(entry.stage.learnt, Trees)
+        likelihood = problem.kind.predicting(problem.likelihood_of(candidate.noise), judged)
+        fitted = FittedForest(GrownForest(entry.stage.learnt, likelihood), rows, inputs, target)
+    else:
+        model = problem.model(candidate)
+        model = replace(model, likelihood=problem.kind.predicting(model.likelihood, judged))
+        snapshots = Snapshots(*(v.flatten(0, 1).clone() for v in entry.stage.networks))
+        fitted = FittedNetworks(model, snapshots, rows, inputs, target, VIEWS[candidate.view](rows.X))
+    return Part(candidate, entry.stage.length, fitted, entry.weight, entry.mean_weight)
 
 
 def _summary(leader: Entry, networks: FittedNetworks, target: Scaler) -> FitSummary:
     """What the members of the leading candidate learnt, at their last snapshots."""
-    model, rows = networks.model, networks.rows
-    members = len(leader.stage.snapshots.w)
+    model, rows = networks.model, networks.seen
+    members = len(leader.stage.networks.w)
     shared = Rows(rows.X.expand(members, -1, -1), rows.y.expand(members, -1, -1), rows.weight)
     data = TrainingData(shared, target.tensors(rows.y), score_train=False)
-    like = model.initial_hyper(leader.stage.snapshots.w[:, 0])
-    info = observe_scored(model, data, *leader.stage.snapshots.at(-1, like))
+    like = model.initial_hyper(leader.stage.networks.w[:, 0])
+    info = observe_scored(model, data, *leader.stage.networks.at(-1, like))
     assert rows.weight is not None
     return summarised(
         leader.stage.outcomes, info, list(range(members)), float(rows.weight.sum(-1).mean()), target
@@ -164,17 +220,35 @@ def _leaderboard(entries: list[Entry], problem: Problem, target: Scaler) -> list
     """Every candidate at every length that was reached, the heaviest first."""
     # p(y) = p(scaled y) / std for every row that a member saw
     seen = float(torch.as_tensor(problem.left_out.training(problem.rows).size).double().mean())
-    ordered = sorted(entries, key=lambda e: (e.weight, e.score), reverse=True)
+    ordered = sorted(entries, key=lambda e: (e.weight, not math.isnan(e.score), e.score), reverse=True)
     return [
         {
             "candidate": str(entry.candidate),
-            "steps": entry.stage.length,
+            "steps": entry.stage.length or None,  # a forest takes none
             "weight": entry.weight,
             "mean_weight": entry.mean_weight,
-            **problem.kind.scores(entry, problem.rows, target),
-            "log_evidence": float(entry.stage.evidence.mean()) - seen * float(np.log(target.std).sum()),
+            **{
+                name: _known(score)
+                for name, score in problem.kind.scores(entry, problem.rows, target).items()
+            },
+            "log_evidence": _evidence(entry, seen * float(np.log(target.std).sum())),
             "seconds": entry.stage.seconds,
             "outcome": str(max(entry.stage.outcomes, key=lambda outcome: outcome.failed)),
         }
         for entry in ordered
     ]
+
+
+def _evidence(entry: Entry, units: float) -> float | None:
+    """The mean over members, in the user's units.
+
+    A forest has none, and that of a last layer lacks what the other layers cost: it cannot be compared.
+    """
+    comparable = isinstance(entry.candidate, Candidate) and entry.candidate.curvature == exact.name
+    return float(entry.stage.evidence.mean()) - units if comparable else None
+
+
+def _known(score: Any) -> Any:
+    """A score, or None of a candidate that failed: no file has numbers that are none."""
+    each = score if isinstance(score, list) else [score]
+    return None if any(isinstance(one, float) and math.isnan(one) for one in each) else score

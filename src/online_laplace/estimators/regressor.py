@@ -22,7 +22,7 @@ from online_laplace.estimators.distribution import (
     without_noise,
 )
 from online_laplace.estimators.pooling import PoolFit, PoolSettings
-from online_laplace.estimators.targets import NumericTarget
+from online_laplace.estimators.targets import NOISES, NumericTarget
 from online_laplace.estimators.training import Fit
 from online_laplace.pool.numbers import Numbers
 
@@ -30,12 +30,12 @@ from online_laplace.pool.numbers import Numbers
 class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: ignore[misc]
     """Neural-network regression that learns its noise level and weight decay while it trains.
 
-    Told nothing of the network, it trains a small pool of candidates: a constant, a line and a few networks.
-    Each candidate's members leave some of the rows out in turn, and what they say of these rows decides how
-    much each candidate counts; no row is lost to a validation set. Name a network (`hidden`, `prior`,
-    `members`, …) and it is that network alone, trained on all rows. Within a network the evidence says how
-    strongly to regularise and how noisy the target is. Predictions come with error bars. Inputs and target
-    are standardised inside; everything comes out in the target's units.
+    Told nothing of the network, it trains a small pool of candidates: a constant, a line, a forest and a few
+    networks. Each candidate's members leave some of the rows out in turn, and what they say of these rows
+    decides how much each candidate counts; no row is lost to a validation set. Name a network (`hidden`,
+    `prior`, `members`, …) and it is that network alone, trained on all rows. Within a network the evidence
+    says how strongly to regularise and how noisy the target is. Predictions come with error bars. Inputs and
+    target are standardised inside; everything comes out in the target's units.
 
     Parameters:
         hidden: Units of the hidden layers of one network, such as 50 or (50, 50). Naming this or one of the
@@ -55,7 +55,8 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
         random_state: Seeds the initial weights; an int makes `fit` repeatable.
         device: A torch device, such as "cpu" or "cuda".
         verbose: Whether to show progress on stderr.
-        likelihood: "gaussian"; "student-t" for targets with gross errors; "poisson" for counts.
+        likelihood: "gaussian"; "student-t" for targets with gross errors, which a pool has candidates for
+            beside Gaussian ones; "poisson" for counts.
         noise: "constant", or "varying": the networks also learn how noisy the target is, row by row. None
             leaves it to the pool, where both take part, and is constant for a named network.
         resolution: The step in which the target was recorded, such as 1 for whole numbers; None finds it out,
@@ -73,7 +74,8 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
         beta_: The noise precision, 1 / noise_std_².
         leaderboard_: Only of a pool: a dict for every candidate at every length of training, the heaviest
             first: `candidate`, `steps`, `weight` in the predictive distribution, `mean_weight` in `predict`,
-            `log_likelihood` and `rmse` out of fold, `log_evidence`, `seconds`, `outcome`.
+            `log_likelihood` and `rmse` out of fold, `log_evidence`, `seconds`, `outcome`. Of a forest `steps`
+            and `log_evidence` are None.
         alpha_: The weights' prior precision (inputs and target standardised): a float, or one per group of
             `groups_`. The members' prior variances are averaged. This and the next five are, of a pool, those
             of its heaviest network.
@@ -184,6 +186,12 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
     def _suited(self, settings: PoolSettings) -> PoolSettings:
         """Candidates of both kinds of noise, unless it is named or the likelihood knows one kind alone."""
         target = self._target()
+        if self.likelihood == "student-t":
+            # Beside candidates with Gaussian noise: without gross errors these may be the better ones.
+            preset = settings.preset.after("student-t")
+            gaussian = replace(target, likelihood="gaussian")
+            targets = {kind: replace(gaussian, noise=kind) for kind in NOISES}
+            return replace(settings, preset=preset, targets={"student-t": target, **targets})
         both = self.likelihood == "gaussian" and self.noise is None
         preset = settings.preset if both else settings.preset.with_noise(target.noise)
         kinds = dict.fromkeys(candidate.noise for candidate in preset.candidates)

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
+from online_laplace.curvature import STRUCTURES, exact
 from online_laplace.data.scaling import Scaler
 from online_laplace.ensemble.architecture import Architecture
-from online_laplace.errors import known_name
+from online_laplace.errors import InputError, known_name
 from online_laplace.estimators.fitted import FittedNetworks
+from online_laplace.estimators.fitted_forest import FittedForest
 from online_laplace.estimators.pooled import FittedPool, Part
-from online_laplace.estimators.pooling import PoolFit, unseen
+from online_laplace.estimators.pooling import PoolFit
 from online_laplace.likelihood import KINDS, Likelihood
-from online_laplace.pool.candidates import Candidate
+from online_laplace.pool.candidates import Candidate, Forest
+from online_laplace.pool.forest import GrownForest
+from online_laplace.pool.trees import Trees
+from online_laplace.pool.views import VIEWS
 from online_laplace.train.trajectory import Snapshots
 from online_laplace.types import Rows
 
@@ -27,15 +34,12 @@ def pool_in_words(fit: PoolFit) -> dict[str, Any]:
         "noise_variance": fit.networks.noise.tolist(),
         "parts": [
             {
-                "hidden": list(part.candidate.architecture.hidden),
-                "activation": part.candidate.architecture.activation,
-                "prior": part.candidate.architecture.prior,
+                **_candidate_in_words(part.candidate),
                 "noise": part.candidate.noise,
-                "sees_inputs": part.candidate.sees_inputs,
                 "steps": part.length,
                 "weight": part.weight,
                 "mean_weight": part.mean_weight,
-                "likelihood": likelihood_in_words(part.networks.model.likelihood),
+                "likelihood": likelihood_in_words(part.networks.likelihood),
             }
             for part in fit.networks.parts
         ],
@@ -43,12 +47,26 @@ def pool_in_words(fit: PoolFit) -> dict[str, Any]:
     }
 
 
+def _candidate_in_words(candidate: Candidate | Forest) -> dict[str, Any]:
+    if isinstance(candidate, Forest):
+        return {"trees": candidate.trees}
+    architecture = candidate.architecture
+    return {
+        "hidden": list(architecture.hidden),
+        "activation": architecture.activation,
+        "prior": architecture.prior,
+        "view": candidate.view,
+        "curvature": candidate.curvature,
+    }
+
+
 def pool_arrays(fit: PoolFit) -> dict[str, Tensor]:
-    """The networks of all parts; their weights are numbers of single precision."""
+    """The networks and trees of all parts."""
     found = {}
     for place, part in enumerate(fit.networks.parts):
-        snapshots = part.networks.snapshots
-        for name, values in snapshots._replace(w=snapshots.w.float())._asdict().items():
+        of = part.networks
+        learnt = of.grown.trees if isinstance(of, FittedForest) else of.snapshots
+        for name, values in learnt._asdict().items():
             found[f"part{place}.{name}"] = values
     return found
 
@@ -59,13 +77,23 @@ def pool_of(
     """The inverse of the two."""
     parts = []
     for place, one in enumerate(told["parts"]):
+        likelihood = likelihood_from_words(one["likelihood"])
+        if "trees" in one:
+            trees = Trees(*(arrays[f"part{place}.{name}"] for name in Trees._fields))
+            forest = FittedForest(GrownForest(trees, likelihood), rows, inputs, target)
+            which = Forest(one["trees"], one["noise"])
+            parts.append(Part(which, one["steps"], forest, one["weight"], one["mean_weight"]))
+            continue
         architecture = Architecture(tuple(one["hidden"]), one["activation"], one["prior"])
-        candidate = Candidate(architecture, one["noise"], one["sees_inputs"])
-        model = architecture.model(rows.X.shape[-1], likelihood_from_words(one["likelihood"]), rows.X)
+        # Folders written before there was another kind do not name it.
+        curvature = one.get("curvature", exact.name)
+        candidate = Candidate(architecture, one["noise"], one["view"], curvature)
+        view = VIEWS[candidate.view](rows.X)
+        columns = view(rows.X[:1]).shape[-1]
+        model = architecture.model(columns, likelihood, rows.X, STRUCTURES[curvature])
         snapshots = Snapshots(*(arrays[f"part{place}.{name}"] for name in Snapshots._fields))
-        snapshots = snapshots._replace(w=snapshots.w.to(rows.X.dtype))
-        seen = (rows, inputs) if candidate.sees_inputs else unseen(rows, inputs)
-        networks = FittedNetworks(model, snapshots, *seen, target)
+        snapshots = snapshots._replace(w=snapshots.w.to(rows.X.dtype))  # once they were of single precision
+        networks = FittedNetworks(model, snapshots, rows, inputs, target, view)
         parts.append(Part(candidate, one["steps"], networks, one["weight"], one["mean_weight"]))
     noise = rows.y.new_tensor(told["noise_variance"])
     return FittedPool(tuple(parts), told["narrowing"], noise, rows, inputs), list(told["leaderboard"])
@@ -77,7 +105,14 @@ def likelihood_in_words(likelihood: Any) -> dict[str, Any]:
 
 
 def likelihood_from_words(told: Mapping[str, Any]) -> Likelihood:
-    """The inverse. Raises InputError for a kind that is not known."""
+    """The inverse. Raises InputError for a kind that is not known, or a setting that is not of its type."""
     settings = dict(told)
     kind = known_name("likelihood in the model", settings.pop("kind"), KINDS)
-    return KINDS[kind](**settings)
+    likelihood: Likelihood = KINDS[kind](**settings)
+    try:
+        TypeAdapter(KINDS[kind]).validate_json(json.dumps(settings), strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"the model is damaged: likelihood.{place}: {first['msg']}") from error
+    return likelihood

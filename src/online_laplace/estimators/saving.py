@@ -8,6 +8,7 @@ further, and that its folder is as confidential as the data it was fitted to.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -24,7 +25,7 @@ from online_laplace._version import __version__
 from online_laplace.data.checks import Floats
 from online_laplace.data.scaling import Scaler
 from online_laplace.ensemble.architecture import Architecture
-from online_laplace.errors import known_name
+from online_laplace.errors import InputError, known_name
 from online_laplace.estimators.fitted import FittedNetworks
 from online_laplace.estimators.model_folder import (
     FORMAT,
@@ -76,6 +77,13 @@ def save(
     table = table if table is not None else getattr(estimator, "_table", None)
     if table is not None:
         document["table"] = dict(table)
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        broken = error.object[error.start : error.end]
+        raise InputError(
+            f"a name or a label holds {broken!r}, which no file in UTF-8 can hold: rename it"
+        ) from error
     write_model(Path(path), document, arrays)
 
 

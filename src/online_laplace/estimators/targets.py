@@ -34,12 +34,14 @@ class NumericTarget:
     """A target of numbers.
 
     `step` is that in which the target was recorded, None to find out: values that are rounded to steps of δ
-    cannot be known better than to a variance of δ²/12, whatever a network makes of them.
+    cannot be known better than to a variance of δ²/12, whatever a network makes of them. Where there may be
+    gross errors among them (`robust`), the scale is that of the rows near the median.
     """
 
     likelihood: str = "gaussian"
     noise: str = "constant"
     step: float | None = None
+    robust: bool = False
 
     @classmethod
     def of(cls, likelihood: Any, noise: Any, step: Any) -> NumericTarget:
@@ -50,15 +52,15 @@ class NumericTarget:
             raise InputError(f"noise='varying' is for likelihood='gaussian', not for {likelihood!r}")
         if step is not None and (not isinstance(step, Real) or not 0 <= float(step) < float("inf")):
             raise InputError(f"resolution must be zero, a positive number or None, not {step!r}")
-        return cls(likelihood, noise, None if step is None else float(step))
+        return cls(likelihood, noise, None if step is None else float(step), likelihood == "student-t")
 
     def prepare(self, y: Floats, weight: Floats | None) -> tuple[Scaler, Likelihood]:
-        """Standardise, unless the target counts; a target with gross errors by its median and quartiles."""
+        """Standardise, unless the target counts."""
         k = y.shape[1]
         if self.likelihood == "poisson":
             _check_counts(y)
             return Scaler(np.zeros(k), np.ones(k)), Poisson(k)
-        scaler = robust_scaler(y, weight) if self.likelihood == "student-t" else Scaler.fit(y, weight)
+        scaler = robust_scaler(y, weight) if self.robust else Scaler.fit(y, weight)
         floor = self.floor(y, scaler)
         if self.likelihood == "student-t":
             return scaler, StudentT(k, floor=floor)
@@ -92,13 +94,20 @@ def robust_scaler(y: Floats, weight: Floats | None = None) -> Scaler:
 
 
 def _central(y: Floats, weight: Floats | None) -> tuple[float, float]:
-    # Of the methods of quantiles the one under which a row of weight two is two rows.
-    low, middle, high = np.quantile(y, [0.25, 0.5, 0.75], method="inverted_cdf", weights=weight)
+    low, middle, high = _quartiles(y, weight)
     spread = (high - low) / 1.349  # the std of a Gaussian with these quartiles
     # Where half the rows have one value, quartiles say nothing.
     near = np.abs(y - middle) <= (FAR * spread if spread > 0 else np.inf)
     scaler = Scaler.fit(y[near], None if weight is None else weight[near])
     return float(scaler.mean), float(scaler.std)
+
+
+def _quartiles(y: Floats, weight: Floats | None) -> Floats:
+    """By the inverted distribution function, under which a row of weight two is two rows."""
+    order = np.argsort(y, kind="stable")
+    counted = np.cumsum(np.ones_like(y) if weight is None else weight[order])
+    found: Floats = y[order][np.searchsorted(counted / counted[-1], [0.25, 0.5, 0.75])]
+    return found
 
 
 def _check_counts(y: Floats) -> None:

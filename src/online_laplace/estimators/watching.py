@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from online_laplace.pool.candidates import Candidate
-from online_laplace.pool.pool import Entry, Estimate, Watching
+from online_laplace.estimators.forecast import duration
+from online_laplace.memory import size_in_words
+from online_laplace.pool.candidates import AnyCandidate
+from online_laplace.pool.pool import Estimate, Watching
+from online_laplace.pool.weighting import Entry
 from online_laplace.progress import Bar, Bars, say
 
 
@@ -16,26 +19,32 @@ class PoolBars:
     def __init__(self, bars: Bars) -> None:
         """Nothing is shown before there is something to say."""
         self._bars = bars
-        self._lines: dict[Candidate, Bar] = {}
+        self._lines: dict[AnyCandidate, Bar] = {}
 
-    def on_start(self, candidates: Sequence[Candidate], lengths: Sequence[int], estimate: Estimate) -> None:
+    def on_start(
+        self, candidates: Sequence[AnyCandidate], lengths: Sequence[int], estimate: Estimate
+    ) -> None:
         """Say what is to come."""
-        seconds = estimate.seconds
-        took = f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"
-        say(f"{len(candidates)} candidates, about {took} and {estimate.bytes / 2**30:.1f} GiB of memory")
+        several = f"{len(candidates)} candidate{'' if len(candidates) == 1 else 's'}"
+        took, memory = duration(estimate.seconds), size_in_words(estimate.bytes)
+        say(f"{several}, at most about {took} and {memory} of memory")
         for candidate in candidates:
             steps = lengths[-1] if candidate.is_network else lengths[0]
             self._lines[candidate] = self._bars.add(str(candidate), steps)
 
-    def on_step(self, candidate: Candidate, step: int) -> None:
+    def on_step(self, candidate: AnyCandidate, step: int) -> None:
         """A group of members has come so far."""
         self._lines[candidate].update(step)
 
-    def on_candidate(self, entries: list[Entry]) -> None:
-        """Show the best that a candidate came to."""
+    def on_stage(self, entries: list[Entry], going_on: bool) -> None:
+        """Show the best that a candidate has come to; where it is not trained longer, its bar is full."""
+        if not entries:
+            return
         best = max(entries, key=lambda entry: entry.score)
-        bar = self._lines[best.candidate]
-        bar.update(bar.total, f"{best.score:.3f} out of fold after {best.stage.length} steps")
+        bar, step = self._lines[best.candidate], entries[-1].stage.length
+        bar.update(
+            step if going_on else bar.total, f"{best.score:.3f} out of fold after {best.stage.length} steps"
+        )
 
 
 @contextmanager

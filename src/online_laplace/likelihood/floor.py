@@ -14,6 +14,11 @@ from torch import Tensor
 from online_laplace.errors import InputError
 from online_laplace.likelihood.series import softplus_change
 
+# The variance of log σ² up to which its tangent model is taken at its word. Where rows say less about the
+# noise, as far from all of them, E[σ²] is made by tails that no row has anything to say of: with a doubt of a
+# hundred it would be e⁵⁰ σ².
+MOST_DOUBT = 1.0
+
 
 def check_floor(floor: float) -> None:
     """Refuse what is no variance."""
@@ -41,6 +46,8 @@ def expected_variance(s: Tensor, doubt: Tensor, floor: float) -> Tensor:
 
     σ² e^(½ ρ² doubt), which without a floor is e^(s + ½ doubt). Far below the floor s is anybody's guess, and
     its own doubt, of which E[e^s] would be e^(½ doubt), means nothing; ρ² doubt stays what the rows leave.
+    Above `MOST_DOUBT` the expectation follows its tangent in the doubt.
     """
     of_log = doubt if floor == 0 else learnt_share(s, floor).square() * doubt
-    return (log_variance(s, floor) + 0.5 * of_log).exp()
+    excess = (of_log - MOST_DOUBT).clamp(min=0)
+    return (log_variance(s, floor) + 0.5 * (of_log - excess)).exp() * (1 + 0.5 * excess)

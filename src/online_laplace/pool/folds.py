@@ -84,13 +84,14 @@ class LeftOut:
     """For every member: the rows it trains on and those it leaves out, padded to one length.
 
     `inside` (members, a) and `outside` (members, b) number the rows; `counts` and `counts_outside`, shaped
-    alike, are 1 where a number is a row and 0 where it is padding.
+    alike, are 1 where a number is a row and 0 where it is padding. `blocks` (n,) has the block of every row.
     """
 
     inside: Tensor
     counts: Tensor
     outside: Tensor
     counts_outside: Tensor
+    blocks: Integers
 
     @classmethod
     def of(cls, blocks: Integers, left_out: Sequence[Sequence[int]], like: Tensor) -> LeftOut:
@@ -98,13 +99,13 @@ class LeftOut:
         away = [np.isin(blocks, named) for named in left_out]
         inside = [np.flatnonzero(~out) for out in away]
         outside = [np.flatnonzero(out) for out in away]
-        return cls(*_padded(inside, like), *_padded(outside, like))
+        return cls(*_padded(inside, like), *_padded(outside, like), blocks)
 
     def of_members(self, chosen: slice) -> LeftOut:
         """The same for some of the members."""
-        return LeftOut(
-            self.inside[chosen], self.counts[chosen], self.outside[chosen], self.counts_outside[chosen]
-        )
+        each = (self.inside, self.counts, self.outside, self.counts_outside)
+        inside, counts, outside, counts_outside = (values[chosen] for values in each)
+        return LeftOut(inside, counts, outside, counts_outside, self.blocks)
 
     def training(self, rows: Rows) -> Rows:
         """What each member trains on: X (members, a, d_x)."""

@@ -15,14 +15,15 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from online_laplace.data.scaling import Affine
+from online_laplace.predictive.freedom import log_constant
 
 # The logarithms of the factors that are looked at.
 NARROWEST, WIDEST = -1.5, 0.7
 
 
-def centre(mean: Tensor, variance: Tensor, weights: Tensor) -> Tensor:
-    """The mean of Gaussians (c, …) by precision and by weight, broadcast alike: (…)."""
-    by_precision = weights / variance
+def centre(mean: Tensor, squared_scale: Tensor, weights: Tensor) -> Tensor:
+    """The mean of means (c, …) by precision and by weight, broadcast alike: (…)."""
+    by_precision = weights / squared_scale
     found: Tensor = (by_precision * mean).sum(0) / by_precision.sum(0)
     return found
 
@@ -34,13 +35,15 @@ def towards(middle: Tensor, factor: float) -> Affine[Tensor]:
 
 @dataclass(frozen=True)
 class HeldOutComponents:
-    """Gaussians of targets that were left out: mean and variance (c, times, n), of weight (c,) each.
+    """Student's t of targets that were left out: mean, squared scale, ν (c, times, n), of weight (c,) each.
 
-    `there` (times, n) says which targets were left out so often; target i of y (n,) counts `counted` (n,).
+    Of Gaussians ν = ∞, and the squared scale is the variance. `there` (times, n) says which targets were left
+    out so often; target i of y (n,) counts `counted` (n,).
     """
 
     mean: Tensor
-    variance: Tensor
+    squared_scale: Tensor
+    freedom: Tensor
     weights: Tensor
     y: Tensor
     there: Tensor
@@ -63,17 +66,22 @@ class HeldOutComponents:
 
     def _best(self, times: list[int], rows: Tensor) -> float:
         """log of the factor with the highest mean log density of these rows, predicted at these times."""
-        mean, variance = (v[:, times][..., rows].flatten(0, 1) for v in (self.mean, self.variance))
+        fields = (self.mean, self.squared_scale, self.freedom)
+        mean, square, freedom = (v[:, times][..., rows].flatten(0, 1) for v in fields)
         y, counted = self.y[rows], self.counted[rows]
         weights = (self.weights / len(times)).repeat_interleave(len(times)).unsqueeze(-1)
-        middle = centre(mean, variance, weights)
-        log_weights = weights.log()
+        middle = centre(mean, square, weights)
+        # −log p = C(ν) + ½ log(scale²) + ½ (1 + u) r² log(1 + u r²)/(u r²), u = 1/ν, r in units of the scale
+        u = 1 / freedom
+        constant = weights.log() - log_constant(u)
 
         def loss(log_factor: float) -> float:
             factor = math.exp(log_factor)
-            wide = factor**2 * variance
-            apart = y - middle - factor * (mean - middle)
-            each = -0.5 * (apart.square() / wide + wide.log())
-            return -float((counted * torch.logsumexp(log_weights + each, 0)).sum() / counted.sum())
+            wide = factor**2 * square
+            apart = (y - middle - factor * (mean - middle)).square() / wide
+            q = u * apart
+            ratio = torch.where(q > 0, q.log1p() / q.masked_fill(q == 0, 1), 1)
+            each = constant - 0.5 * ((1 + u) * apart * ratio + wide.log())
+            return -float((counted * torch.logsumexp(each, 0)).sum() / counted.sum())
 
         return float(minimize_scalar(loss, bounds=(NARROWEST, WIDEST), method="bounded").x)

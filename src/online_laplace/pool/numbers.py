@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from online_laplace.data.scaling import Scaler
-from online_laplace.model.model import Model
+from online_laplace.likelihood.base import Likelihood
 from online_laplace.pool.narrowing import HeldOutComponents
-from online_laplace.pool.pool import Entry, Judged, Problem
-from online_laplace.pool.training import Stage
-from online_laplace.posterior.posterior import Posterior
+from online_laplace.pool.pool import Problem
+from online_laplace.pool.training import Predicting, Stage
+from online_laplace.pool.weighting import Entry, Judged
 from online_laplace.predictive.gaussian import GaussianPredictive
+from online_laplace.predictive.student import StudentPredictive
 from online_laplace.types import Rows
 
 
@@ -24,27 +25,41 @@ from online_laplace.types import Rows
 class Numbers:
     """Densities and means, and a mixture that is made as narrow as its members together deserve."""
 
-    def describe(self, posterior: Posterior, left_out: Rows) -> dict[str, Tensor]:
-        """The log density of every target, its mean and, of Gaussians, its variance: (r, b, k)."""
+    def describe(self, posterior: Predicting, left_out: Rows) -> dict[str, Tensor]:
+        """The log density of every target, its mean and, but of counts, squared scale and ν: (r, b, k)."""
         predicted: Any = posterior.predict(left_out.X)
-        said = {"log_density": predicted.log_density(left_out.y), "mean": predicted.mean}
-        # Of Student's t the variance need not exist: its scale says more about the noise.
-        noise = getattr(predicted, "noise_scale", predicted.noise_variance)
-        said["noise"] = noise.expand_as(predicted.mean)
+        # A curvature that gives negative variances is worthless: what has one gets no weight.
+        density = predicted.log_density(left_out.y).masked_fill(predicted.negative, torch.nan)
+        said = {"log_density": density, "mean": predicted.mean}
         if isinstance(predicted, GaussianPredictive):
-            said["variance"] = predicted.variance.expand_as(predicted.mean)
+            predicted = StudentPredictive.of_gaussian(predicted)
+        if not isinstance(predicted, StudentPredictive):
+            return {**said, "noise": predicted.noise_variance.expand_as(predicted.mean)}
+        # Of heavy tails the scale says more about the noise than the variance.
+        said["noise"] = predicted.noise_scale.expand_as(predicted.mean)
+        said["squared_scale"] = predicted.spread + predicted.noise_scale
+        said["freedom"] = predicted.freedom.expand_as(predicted.mean)
+        if not predicted.freedom.isinf().all():
+            # The weight of a row in EM, about one unless it is far off.
+            apart = (left_out.y - predicted.mean).square() / said["squared_scale"]
+            said["trust"] = (1 + 1 / predicted.freedom) / (1 + apart / predicted.freedom)
         return said
 
     def judge(self, stage: Stage, problem: Problem) -> Judged:
         """The mixture of a row's members that left it out: its log density and mean, (n, k)."""
         n, said = problem.rows.n, stage.said["log_density"]
         density, there = problem.left_out.by_row(torch.logsumexp(said, 1) - math.log(said.shape[1]), n)
-        mean, _ = problem.left_out.by_row(stage.said["mean"].mean(1), n)
-        return Judged(mean_density(density, there), mean.sum(0) / there.sum(0).clamp(min=1).unsqueeze(-1))
+        times = there.sum(0).clamp(min=1).unsqueeze(-1)
 
-    def predicting(self, model: Model, judged: Judged) -> Model:
-        """The model as it is: nothing about it was chosen by the rows left out."""
-        return model
+        def mean_over_times(values: Tensor) -> Tensor:
+            return problem.left_out.by_row(values.mean(1), n)[0].sum(0) / times
+
+        trust = mean_over_times(stage.said["trust"]) if "trust" in stage.said else None
+        return Judged(mean_density(density, there), mean_over_times(stage.said["mean"]), trust=trust)
+
+    def predicting(self, likelihood: Likelihood, judged: Judged) -> Likelihood:
+        """The likelihood as it is: nothing about it was chosen by the rows left out."""
+        return likelihood
 
     def noise_variance(self, entries: list[Entry], problem: Problem, narrowing: float) -> Tensor:
         """The noise of the mixture, an average over the rows left out: (k,)."""
@@ -58,11 +73,11 @@ class Numbers:
         return narrowing**2 * total
 
     def narrowing(self, entries: list[Entry], problem: Problem, members: int) -> float:
-        """The factor by which the mixture of all entries is made narrower, 1 where it is of no Gaussians."""
+        """The factor by which the mixture of all entries is made narrower; of counts 1."""
         used = [entry for entry in entries if entry.weight > 0]
         rows, left_out = problem.rows, problem.left_out
         there = left_out.by_row(used[0].stage.said["mean"][:, 0], rows.n)[1]
-        if "variance" not in used[0].stage.said or not there.any():
+        if "squared_scale" not in used[0].stage.said or not there.any():
             return 1.0
 
         def collected(name: str) -> Tensor:
@@ -70,14 +85,15 @@ class Numbers:
             said = (entry.stage.said[name].transpose(1, 2) for entry in used)
             return torch.cat([left_out.by_row(v, rows.n)[0].permute(2, 0, 1, 3).flatten(2) for v in said])
 
-        counts = [entry.stage.snapshots.w.shape[1] for entry in used]
+        counts = [entry.stage.said["mean"].shape[1] for entry in used]
         shares = [
             entry.weight / count for entry, count in zip(used, counts, strict=True) for _ in range(count)
         ]
         counted = torch.ones_like(rows.y) if rows.weight is None else rows.weight.unsqueeze(-1)
         return HeldOutComponents(
             collected("mean"),
-            collected("variance"),
+            collected("squared_scale"),
+            collected("freedom"),
             rows.y.new_tensor(shares),
             rows.y.flatten(),
             there.repeat_interleave(rows.targets, -1),

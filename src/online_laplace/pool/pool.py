@@ -8,33 +8,24 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-import torch
-from joblib import Parallel, delayed
-from joblib.parallel import get_active_backend
 from torch import Tensor
 
+from online_laplace.curvature import STRUCTURES
 from online_laplace.data.scaling import Scaler
-from online_laplace.errors import OnlineLaplaceError
 from online_laplace.likelihood.base import Likelihood
 from online_laplace.memory import needed_bytes
 from online_laplace.model.model import Model
-from online_laplace.model.network import initial_weights
-from online_laplace.pool.candidates import Candidate, Preset, work
+from online_laplace.pool.candidates import AnyCandidate, Candidate, Forest, Preset, work
 from online_laplace.pool.folds import LeftOut
-from online_laplace.pool.stacking import density_weights, squared_error_weights
-from online_laplace.pool.training import Describe, Stage, joined_stages, train_stages
-from online_laplace.posterior.posterior import Posterior
-from online_laplace.threads import one_thread_each, replica_threads
+from online_laplace.pool.forest import ForestMembers
+from online_laplace.pool.members import Members, side_by_side
+from online_laplace.pool.training import Predicting, Stage
+from online_laplace.pool.views import VIEWS
+from online_laplace.pool.weighting import Entry, Judged, weighted
 from online_laplace.types import Rows
 
-# Members that one task trains on a CPU. It does not depend on how many cores there are, so that any number
-# of them gives the same bits.
-GROUP = 2
-
-# A network of less weight than this is left out of what predicts: it costs as much as any other. A constant
-# and a line cost nothing, and what little weight they have is for rows that no network foresees.
-LEAST_WEIGHT = 0.02
-LEAST_WEIGHT_OF_LINES = 1e-6
+# A stage of less weight than this does not promise that a longer one would have more.
+PROMISING_WEIGHT = 0.1
 
 
 @dataclass(frozen=True)
@@ -51,54 +42,35 @@ class Problem:
 
     def rows_for(self, candidate: Candidate) -> Rows:
         """The rows as a candidate sees them."""
-        rows = self.rows
-        return rows if candidate.sees_inputs else replace(rows, X=torch.zeros_like(rows.X))
+        X = self.rows.X
+        return replace(self.rows, X=VIEWS[candidate.view](X)(X))
 
     def model(self, candidate: Candidate) -> Model:
         """The model of a candidate."""
-        X = self.rows.X
-        return candidate.architecture.model(X.shape[-1], self.likelihood_of(candidate.noise), X)
+        X = self.rows_for(candidate).X
+        likelihood, structure = self.likelihood_of(candidate.noise), STRUCTURES[candidate.curvature]
+        return candidate.architecture.model(X.shape[-1], likelihood, X, structure)
 
-
-@dataclass(frozen=True)
-class Judged:
-    """What rows left out say of one stage: log densities (n, ·) and means (n, ·), a mean over members.
-
-    `choice` is what was chosen for it by these rows, for whoever makes predictions of it.
-    """
-
-    log_density: Tensor
-    mean: Tensor | None
-    choice: Any = None
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A candidate after one length of training, and what it is worth."""
-
-    candidate: Candidate
-    stage: Stage
-    judged: Judged
-    weight: float = 0.0
-    mean_weight: float = 0.0
-
-    @property
-    def score(self) -> float:
-        """The mean log density of rows left out."""
-        return float(self.judged.log_density.mean())
+    def members(self, candidate: AnyCandidate, seeds: Sequence[int]) -> Members | ForestMembers:
+        """The members of a candidate, of these seeds, before their training."""
+        left_out = self.left_out.of_members(slice(0, len(seeds)))
+        if isinstance(candidate, Forest):
+            likelihood = self.likelihood_of(candidate.noise)
+            return ForestMembers(candidate, likelihood, self.rows, left_out, self.kind.describe, seeds)
+        return Members(self.model(candidate), self.rows_for(candidate), left_out, self.kind.describe, seeds)
 
 
 class Kind(Protocol):
     """What is asked of candidates for one kind of target."""
 
-    def describe(self, posterior: Posterior, left_out: Rows) -> dict[str, Tensor]:
-        """What must be known of rows (r, b, ·) that a posterior's networks left out: (r, b, …) by name."""
+    def describe(self, posterior: Predicting, left_out: Rows) -> dict[str, Tensor]:
+        """What must be known of rows (r, b, ·) that members left out: (r, b, …) by name."""
 
     def judge(self, stage: Stage, problem: Problem) -> Judged:
         """What the rows left out say of a stage."""
 
-    def predicting(self, model: Model, judged: Judged) -> Model:
-        """The model that predicts, with what was chosen for it by the rows left out."""
+    def predicting(self, likelihood: Likelihood, judged: Judged) -> Likelihood:
+        """The likelihood that predicts, with what was chosen for it by the rows left out."""
 
     def narrowing(self, entries: list[Entry], problem: Problem, members: int) -> float:
         """The factor by which the mixture of all entries is made narrower."""
@@ -108,10 +80,6 @@ class Kind(Protocol):
 
     def scores(self, entry: Entry, rows: Rows, target: Scaler) -> dict[str, Any]:
         """How good an entry is, in the user's units, by name."""
-
-
-class NoCandidateError(OnlineLaplaceError):
-    """No candidate came to usable weights."""
 
 
 class Estimate(NamedTuple):
@@ -124,14 +92,16 @@ class Estimate(NamedTuple):
 class Watching(Protocol):
     """Who is told how far the training of a pool is."""
 
-    def on_start(self, candidates: Sequence[Candidate], lengths: Sequence[int], estimate: Estimate) -> None:
+    def on_start(
+        self, candidates: Sequence[AnyCandidate], lengths: Sequence[int], estimate: Estimate
+    ) -> None:
         """It begins with these candidates."""
 
-    def on_step(self, candidate: Candidate, step: int) -> None:
+    def on_step(self, candidate: AnyCandidate, step: int) -> None:
         """A group of members has come so far."""
 
-    def on_candidate(self, entries: list[Entry]) -> None:
-        """A candidate is trained, and this is what it came to."""
+    def on_stage(self, entries: list[Entry], going_on: bool) -> None:
+        """This is what a candidate has come to, and whether it will be trained longer."""
 
 
 def train_pool(
@@ -143,10 +113,11 @@ def train_pool(
     n_jobs: int | None = None,
     watching: Watching | None = None,
 ) -> list[Entry]:
-    """Train every candidate and weight its stages by the rows that its members left out.
+    """Train the candidates, stage by stage, and weight their stages by the rows that members left out.
 
-    Where `seconds` do not suffice for the shortest training of all candidates, the last ones are left out; of
-    what remains each gets a share by the work it takes, and those before it may leave it more.
+    From the second on, a stage of little weight ends a candidate's training, if the preset says so. Where
+    `seconds` do not suffice for the shortest training of all candidates, the last ones are left out; later a
+    candidate is trained longer where there is time for it, to judge from the steps it has taken.
     """
     ends = time.perf_counter() + seconds
     candidates = list(preset.candidates)
@@ -158,28 +129,64 @@ def train_pool(
         while len(networks) > 1 and rate * sum(_work(problem, shortest, candidates)) > remaining:
             candidates.remove(networks.pop())
         if watching is not None:
-            needed = min(rate * sum(_work(problem, preset, candidates)), remaining)
+            needed = min(rate * sum(_work(problem, preset, candidates)), max(remaining, 0.0))
             watching.on_start(
                 candidates, preset.lengths, Estimate(needed, _bytes(problem, candidates, seeds))
             )
-    left = _work(problem, preset, candidates)
+    trained = [(candidate, problem.members(candidate, seeds)) for candidate in candidates]
     entries: list[Entry] = []
-    for place, candidate in enumerate(candidates):
-        granted = float("inf")  # a constant and a line take no time to speak of
-        if candidate.is_network:
-            granted = (ends - time.perf_counter()) * left[place] / sum(left[place:])
-        if entries and granted <= 0:
-            break  # there is something to predict with, and no time for more
-        told = None if watching is None else partial(watching.on_step, candidate)
-        stages = _stages(problem, preset, candidate, seeds, max(granted, 0.0), n_jobs, told)
-        found = [Entry(candidate, stage, problem.kind.judge(stage, problem)) for stage in stages]
-        entries += found
+    for place, length in enumerate(preset.lengths):
+        for candidate, members in trained:
+            remaining = ends - time.perf_counter()
+            if place == 0 and not _is_line(candidate):
+                remaining *= _share(problem, preset, candidate, candidates)
+            # A constant and a line take no time to speak of.
+            missing = (length - members.step) * members.step_seconds
+            if entries and not _is_line(candidate) and missing > remaining:
+                continue  # there is something to predict with, and no time for more of this
+            told = None if watching is None else partial(watching.on_step, candidate)
+            seconds = float("inf") if _is_line(candidate) else max(remaining, 0.0)
+            stage = members.train(
+                length,
+                preset.snapshots,
+                preset.update_every,
+                seconds=seconds,
+                n_jobs=n_jobs,
+                on_step=told,
+            )
+            if stage is not None:
+                entries.append(Entry(candidate, stage, problem.kind.judge(stage, problem)))
+        judged = place > 0 and preset.stops_early  # one stage alone says too little
+        going_on = _promising(entries, problem.rows) if judged else set(candidates)
+        going_on = {c for c in going_on if c.is_network and length < preset.lengths[-1]}
         if watching is not None:
-            watching.on_candidate(found)
-    return _weighted(entries, problem.rows)
+            for candidate, _ in trained:
+                watching.on_stage([e for e in entries if e.candidate == candidate], candidate in going_on)
+        trained = [pair for pair in trained if pair[0] in going_on]
+    return weighted(entries, problem.rows)
 
 
-def _work(problem: Problem, preset: Preset, candidates: Sequence[Candidate]) -> list[float]:
+def _is_line(candidate: AnyCandidate) -> bool:
+    """Whether it is a constant or a line."""
+    return isinstance(candidate, Candidate) and not candidate.is_network
+
+
+def _share(
+    problem: Problem, preset: Preset, candidate: AnyCandidate, candidates: Sequence[AnyCandidate]
+) -> float:
+    """What a candidate may take of the time left for its stage, by the work of those after it."""
+    after = candidates[candidates.index(candidate) :]
+    works = _work(problem, preset, after)
+    return works[0] / sum(works)
+
+
+def _promising(entries: list[Entry], rows: Rows) -> set[AnyCandidate]:
+    """The candidates worth more training: those whose last stage has much weight among what is there."""
+    last = {entry.candidate: entry for entry in weighted(entries, rows)}
+    return {candidate for candidate, entry in last.items() if entry.weight > PROMISING_WEIGHT}
+
+
+def _work(problem: Problem, preset: Preset, candidates: Sequence[AnyCandidate]) -> list[float]:
     n, features = problem.rows.n, problem.rows.X.shape[-1]
     return [work(c, preset, n, features, problem.likelihood_of(c.noise)) for c in candidates]
 
@@ -187,22 +194,18 @@ def _work(problem: Problem, preset: Preset, candidates: Sequence[Candidate]) -> 
 def _seconds_per_work(problem: Problem, preset: Preset, seeds: Sequence[int], n_jobs: int | None) -> float:
     """How long a unit of work takes here, from two steps of the first network."""
     candidate = next((c for c in preset.candidates if c.is_network), preset.candidates[0])
-    step = replace(preset, lengths=(2,), snapshots=1)
-    one = GROUP if not problem.rows.X.is_cuda else len(seeds)
+    some = seeds[: side_by_side(problem.rows.X.device.type, len(seeds))]
+    members = problem.members(candidate, some)
     for _ in range(2):  # libraries set themselves up in the first
-        began = time.perf_counter()
-        _stages(problem, step, candidate, seeds[:one], float("inf"), 1, None)
-        spent = time.perf_counter() - began
-    with _parallel(n_jobs, -(-len(seeds) // one)) as parallel:
-        jobs = max(1, parallel._effective_n_jobs())
-    members = replace(step, members=min(one, len(seeds)))
-    return spent / sum(_work(problem, members, [candidate])) / jobs
+        members.train(members.step + 2, 1, preset.update_every, n_jobs=n_jobs)
+    step = replace(preset, lengths=(2,), snapshots=1, members=len(some))
+    return 2 * members.step_seconds / sum(_work(problem, step, [candidate]))
 
 
-def _bytes(problem: Problem, candidates: Sequence[Candidate], seeds: Sequence[int]) -> int:
+def _bytes(problem: Problem, candidates: Sequence[AnyCandidate], seeds: Sequence[int]) -> int:
     """The memory that the largest of the candidates takes while it is trained."""
     X, n = problem.rows.X, problem.rows.n
-    members = len(seeds) if X.is_cuda else min(len(seeds), GROUP * replica_threads()[0])
+    members = side_by_side(X.device.type, len(seeds))
 
     def of(candidate: Candidate) -> int:
         model = problem.model(candidate)
@@ -211,93 +214,4 @@ def _bytes(problem: Problem, candidates: Sequence[Candidate], seeds: Sequence[in
             n * outputs, model.network.d_w, members, outputs=outputs, inputs=X.numel(), device=X.device.type
         )
 
-    return max(map(of, candidates))
-
-
-def _stages(
-    problem: Problem,
-    preset: Preset,
-    candidate: Candidate,
-    seeds: Sequence[int],
-    seconds: float,
-    n_jobs: int | None,
-    on_step: Callable[[int], None] | None,
-) -> list[Stage]:
-    rows, model = problem.rows_for(candidate), problem.model(candidate)
-    lengths = preset.lengths if candidate.is_network else preset.lengths[:1]
-    w = initial_weights(model.network, list(seeds), rows.X)
-    size = len(seeds) if rows.X.is_cuda else GROUP
-    chosen = [slice(start, start + size) for start in range(0, len(seeds), size)]
-    with _parallel(n_jobs, len(chosen)) as parallel:
-        # Tasks of another process cannot tell how far they are.
-        here = getattr(parallel._backend, "supports_sharedmem", False)
-        told = on_step if here else None
-        rounds = -(-len(chosen) // max(1, parallel._effective_n_jobs()))
-        tasks = (
-            delayed(_train_group)(
-                model,
-                part.training(rows),
-                part.held_out(rows),
-                problem.kind.describe,
-                w[some],
-                lengths,
-                preset.snapshots,
-                seconds / rounds,
-                told,
-            )
-            for some in chosen
-            for part in [problem.left_out.of_members(some)]
-        )
-        return joined_stages(parallel(tasks))
-
-
-@one_thread_each()
-def _train_group(
-    model: Model,
-    rows: Rows,
-    left_out: Rows,
-    describe: Describe,
-    w: Tensor,
-    lengths: Sequence[int],
-    snapshots: int,
-    seconds: float,
-    on_step: Callable[[int], None] | None,
-) -> list[Stage]:
-    return train_stages(
-        model, rows, left_out, describe, w, lengths, snapshots, seconds=seconds, on_step=on_step
-    )
-
-
-def _parallel(n_jobs: int | None, tasks: int) -> Parallel:
-    """Threads of this process, one a core, unless somebody has said otherwise with joblib's own means."""
-    backend, configured = get_active_backend()
-    ours = n_jobs is None and configured in (None, 1) and backend.nesting_level in (None, 0)
-    if ours and type(backend).__name__ == "LokyBackend":
-        return Parallel(n_jobs=min(tasks, replica_threads()[0]), backend="threading")
-    return Parallel(n_jobs=n_jobs)
-
-
-def _weighted(entries: list[Entry], rows: Rows) -> list[Entry]:
-    """The entries with the weights of the mixture and of the mean. Raises NoCandidateError."""
-    log_density = torch.stack([entry.judged.log_density.flatten() for entry in entries], dim=-1)
-    if log_density.isnan().any(0).all():
-        first = next(o for entry in entries for o in entry.stage.outcomes if o.failed)
-        raise NoCandidateError(f"none of the candidates could be trained; the first ended so: {first}")
-    counts = None
-    if rows.weight is not None:
-        counts = rows.weight.unsqueeze(-1).expand_as(entries[0].judged.log_density).flatten()
-    weights = density_weights(log_density, counts)
-    least = [LEAST_WEIGHT if e.candidate.is_network else LEAST_WEIGHT_OF_LINES for e in entries]
-    weights = torch.where(weights > weights.new_tensor(least), weights, 0)
-    weights = weights / weights.sum()
-    mean_weights = weights
-    means = [entry.judged.mean for entry in entries]
-    if means[0] is not None:
-        stacked = torch.stack([mean.flatten() for mean in means if mean is not None], dim=-1)
-        # Only what predicts has a mean to give.
-        stacked = stacked.masked_fill(weights == 0, torch.nan)
-        mean_weights = squared_error_weights(stacked, rows.y.flatten(), counts)
-    return [
-        replace(entry, weight=float(w), mean_weight=float(m))
-        for entry, w, m in zip(entries, weights, mean_weights, strict=True)
-    ]
+    return max(of(candidate) for candidate in candidates if isinstance(candidate, Candidate))

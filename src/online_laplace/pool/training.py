@@ -1,69 +1,104 @@
-"""A candidate's members trained as replicas, one run of them serving every length of training."""
+"""A candidate's members trained as replicas, from one length of training to the next."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from online_laplace.evidence import laplace_evidence
 from online_laplace.model.model import Model
+from online_laplace.model.prior import Hyper
+from online_laplace.pool.trees import Trees
 from online_laplace.posterior.posterior import Posterior
+from online_laplace.predictive.distribution import Distribution
+from online_laplace.threads import one_thread_each
 from online_laplace.train.gauss_newton import GaussNewton
 from online_laplace.train.online import MEANS
 from online_laplace.train.outcome import Outcome
 from online_laplace.train.replay import stepper
+from online_laplace.train.rounds import Rounds
 from online_laplace.train.trajectory import Snapshots
+from online_laplace.train.tree import fill, leaves
 from online_laplace.types import Rows
 
-# What is to be known of rows (r, b, d_x) with targets (r, b, k) that a posterior's network left out, by name:
-# tensors (r, b, …).
-Describe = Callable[[Posterior, Rows], dict[str, Tensor]]
+
+class Predicting(Protocol):
+    """What members (r,) say of rows X (r, b, d_x): a `Posterior`, or a forest."""
+
+    def outputs(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """The outputs (r, b, k) that the likelihood knows, and their covariance (r, b, k, k)."""
+
+    def predict(self, X: Tensor) -> Distribution:
+        """The distribution of targets."""
+
+
+# What is to be known of rows (r, b, d_x) with targets (r, b, k) that members left out, by name: tensors
+# (r, b, …).
+Describe = Callable[[Predicting, Rows], dict[str, Tensor]]
 
 
 @dataclass(frozen=True)
 class Stage:
     """What members (r,) came to after `length` steps, and what they say of the rows that they left out.
 
-    `snapshots` (r, c, ·) predict; `said` holds what each of them says, (r, c, b, …) by name; `evidence` (r,)
-    is that of the last snapshot; `seconds` what it took since the stage before.
+    `learnt` predicts: snapshots (r, c, ·) of networks, or the trees of a forest. `said` holds what each of
+    them says, (r, c, b, …) by name; `evidence` (r,) is that of the last snapshot, of a forest no number;
+    `seconds` what it took from the stage before.
     """
 
     length: int
-    snapshots: Snapshots
+    learnt: Snapshots | Trees
     said: dict[str, Tensor]
     evidence: Tensor
     outcomes: tuple[Outcome, ...]
     seconds: float
 
+    @property
+    def networks(self) -> Snapshots:
+        """The snapshots of networks."""
+        assert isinstance(self.learnt, Snapshots)
+        return self.learnt
 
-def joined_stages(groups: Sequence[list[Stage]]) -> list[Stage]:
-    """The stages of all members from those of groups of them, as far as every group came.
 
-    Where time ran out before the first length, groups have come to different steps, and the first stage is
-    said to be as long as the shortest. The seconds add up: they are those that one core would take.
+@dataclass(frozen=True)
+class Paused:
+    """Members (r,) between two lengths of training: what the next stage goes on from.
+
+    Without what follows from the weights, so that it is small between stages and between processes.
     """
-    found = []
-    for place, same in enumerate(zip(*groups, strict=False)):
-        if place and len({stage.length for stage in same}) > 1:
-            break
-        count = min(stage.snapshots.w.shape[1] for stage in same)
-        snapshots = zip(*(stage.snapshots for stage in same), strict=True)
-        found.append(
-            Stage(
-                min(stage.length for stage in same),
-                Snapshots(*(torch.cat([v[:, -count:] for v in values]) for values in snapshots)),
-                {name: torch.cat([s.said[name][:, -count:] for s in same]) for name in same[0].said},
-                torch.cat([stage.evidence for stage in same]),
-                tuple(outcome for stage in same for outcome in stage.outcomes),
-                sum(stage.seconds for stage in same),
-            )
-        )
-    return found
+
+    w: Tensor
+    hyper: Hyper
+    arrays: Mapping[str, Tensor]
+    step: int
+
+    @classmethod
+    def before(cls, model: Model, w: Tensor) -> Paused:
+        """Before the first step, from weights (r, d_w)."""
+        return cls(w, model.initial_hyper(w), {}, 0)
+
+
+def joined(groups: Sequence[Stage]) -> Stage:
+    """The stage of all members from those of groups of them.
+
+    Where time ran out before the first length, groups have come to different steps, and the stage is said to
+    be as long as the shortest. The seconds add up: they are those that one core would take.
+    """
+    snapshots = [stage.networks for stage in groups]
+    count = min(each.w.shape[1] for each in snapshots)
+    return Stage(
+        min(stage.length for stage in groups),
+        Snapshots(*(torch.cat([v[:, -count:] for v in values]) for values in zip(*snapshots, strict=True))),
+        {name: torch.cat([s.said[name][:, -count:] for s in groups]) for name in groups[0].said},
+        torch.cat([stage.evidence for stage in groups]),
+        tuple(outcome for stage in groups for outcome in stage.outcomes),
+        sum(stage.seconds for stage in groups),
+    )
 
 
 def snapshot_steps(length: int, count: int) -> list[int]:
@@ -72,68 +107,55 @@ def snapshot_steps(length: int, count: int) -> list[int]:
     return [length - every * i for i in reversed(range(min(count, length)))]
 
 
-def train_stages(
+@one_thread_each()
+def train_stage(
     model: Model,
     rows: Rows,
     left_out: Rows,
     describe: Describe,
-    w: Tensor,
-    lengths: Sequence[int],
+    start: Paused,
+    length: int,
     snapshots: int,
+    update_every: int = 1,
     *,
     seconds: float = float("inf"),
     on_step: Callable[[int], None] | None = None,
-) -> list[Stage]:
-    """Train the replicas of w (r, d_w) by Gauss-Newton OL: a stage for each of the lengths, in order.
+) -> tuple[Stage | None, Paused]:
+    """Train replicas by OL to this length, and say what they came to.
 
-    After `seconds` training ends, with the lengths that were reached, or, before the first of them, with
-    where it is. A replica that ends early stands still: its later snapshots are those of its last sound
-    weights.
+    By Gauss-Newton or, where their curvature is not the whole of H, by rounds of first-order steps.
+    After `seconds`, or where all have ended, training ends before it: then there is no stage or, if it is the
+    first, one of where they are. A replica that ends early stands still: its later snapshots are those of its
+    last sound weights.
     """
-    newton = GaussNewton(model, MEANS["ol"])
     began = time.perf_counter()
-    state = newton.init(w, model.initial_hyper(w), rows)
-    take_steps = stepper(newton, state, rows)
-    taken: dict[int, Snapshots] = {}
-    stages: list[Stage] = []
-    wanted = {step for length in lengths for step in snapshot_steps(length, snapshots)}
-    predicting = 0.0  # seconds that the last stage needed for what it says
-    at = began
-
-    def stage(length: int, chosen: Snapshots) -> Stage:
-        nonlocal predicting, at
-        before = time.perf_counter()
-        said, evidence = _said(model, chosen, rows, left_out, describe)
-        now = time.perf_counter()
-        predicting, since, at = now - before, at, now
-        return Stage(length, chosen, said, evidence, tuple(state.outcomes()), now - since)
-
-    while state.step < max(lengths) and state.ending.running.any():
+    procedure: Any = GaussNewton(model, MEANS["ol"], update_every) if model.curvature.exact else Rounds(model)
+    state = procedure.init(start.w, start.hyper, rows)
+    if start.arrays:
+        state = fill(state, start.arrays)
+    take_steps = stepper(procedure, state, rows)
+    wanted = [step for step in snapshot_steps(length, snapshots) if step > start.step]
+    taken: list[Snapshots] = []
+    while state.step < length and state.ending.running.any():
         ahead = min(step for step in wanted if step > state.step) - state.step
         state = take_steps(state, ahead if seconds == float("inf") else 1)
         if state.step in wanted:
-            taken[state.step] = _stored(state.w, state.hyper)
-        if state.step in lengths:
-            steps = snapshot_steps(state.step, snapshots)
-            stages.append(stage(state.step, _joined([taken[step] for step in steps])))
+            taken.append(Snapshots.single(state.w, state.hyper))
         if on_step is not None:
             on_step(state.step)
-        spent = time.perf_counter() - began
-        if spent + max(predicting, snapshots * spent / state.step) > seconds:
+        # What the snapshots have to say takes about as long as a step for each of them.
+        each = (time.perf_counter() - began) / (state.step - start.step)
+        if state.step < length and each * (state.step - start.step + snapshots) > seconds:
             break
-    if not stages:
-        stages.append(stage(state.step, _stored(state.w, state.hyper)))
-    return stages
-
-
-def _stored(w: Tensor, hyper: Any) -> Snapshots:
-    """A snapshot as a file has it: weights in single precision, a millionth of what they leave open."""
-    one = Snapshots.single(w, hyper)
-    return one._replace(w=one.w.float().to(w.dtype))
-
-
-def _joined(snapshots: Sequence[Snapshots]) -> Snapshots:
-    return Snapshots(*(torch.cat(values, dim=-2) for values in zip(*snapshots, strict=True)))
+    paused = Paused(state.w, state.hyper, leaves(state), state.step)
+    if state.step < length:
+        if start.step > 0:
+            return None, paused
+        taken = [Snapshots.single(state.w, state.hyper)]
+    chosen = Snapshots(*(torch.cat(values, dim=-2) for values in zip(*taken, strict=True)))
+    said, evidence = _said(model, chosen, rows, left_out, describe)
+    spent = time.perf_counter() - began
+    return Stage(state.step, chosen, said, evidence, tuple(state.outcomes()), spent), paused
 
 
 def _said(

@@ -21,6 +21,8 @@ NODES = 64
 
 # What lies beyond the counts that a ranked probability score is summed over: less than a cdf's own error.
 NEXT_TO_NOTHING = 1e-9
+# Of a ranked probability score: a heavy tail has millions of terms, of which neighbours hardly differ.
+STRETCH = 0.01
 
 
 class CountScores(NamedTuple):
@@ -127,7 +129,8 @@ class CountPredictive:
         from_f = 0.5 * (v.sqrt() * short).square().unsqueeze(-1) + short.unsqueeze(-1) * width * x
         prior = from_f + 0.5 * x.square() / (1 + omega).unsqueeze(-1)
         terms = y_ * at - at.exp() - torch.lgamma(y_ + 1) - prior + 0.5 * x.square() + log_weight
-        return terms.logsumexp(-1) - 0.5 * torch.log1p(omega)
+        log_p = terms.logsumexp(-1) - 0.5 * torch.log1p(omega)
+        return torch.where((y >= 0) & (y == y.floor()), log_p, -torch.inf)  # nothing else is a count
 
     def cdf(self, y: Tensor) -> Tensor:
         """P(Y ≤ y): (…, m, k).
@@ -201,17 +204,21 @@ def count_quantile(counts: Counts, level: float) -> Tensor:
 def count_crps(counts: Counts, y: Tensor) -> Tensor:
     """The ranked probability score Σ_j (P(Y ≤ j) − [y ≤ j])² over all counts j: (…, m, k).
 
-    Term by term between two counts beyond which next to nothing lies; outside of them every term between y
-    and the nearer of the two is one. NaN where a rate is too large to have such counts.
+    Term by term from a count below which next to nothing lies to one above which nothing does; far from the
+    first by the middle of stretches that are `STRETCH` of the way long. Outside of the two every term between
+    y and the nearer is one. NaN where a rate is too large to have such counts.
     """
     low, high = count_quantile(counts, NEXT_TO_NOTHING), count_quantile(counts, 1 - NEXT_TO_NOTHING)
     total = (low - y).clamp(min=0) + (y - high).clamp(min=0)
-    terms = high - low
-    total = torch.where(terms.isfinite(), total, torch.nan)
-    for step in range(int(terms.nan_to_num(0, 0, 0).max().item())):
-        j = low + step
-        term = (counts.cdf(j) - (y <= j).to(y.dtype)).square()
-        total = total + torch.where(j < high, term, 0)
+    total = torch.where((high - low).isfinite(), total, torch.nan)
+    start, high = low, torch.where((high - low).isfinite(), high, low)
+    while (start < high).any():
+        width = torch.minimum((STRETCH * (start - low)).floor().clamp(min=1), high - start).clamp(min=0)
+        ahead = y.ceil() - start  # no stretch goes past y, where the terms jump
+        width = torch.where(ahead > 0, torch.minimum(width, ahead), width)
+        j = start + (0.5 * (width - 1).clamp(min=0)).floor()
+        total = total + width * (counts.cdf(j) - (y <= j).to(y.dtype)).square()
+        start = start + width
     return total
 
 

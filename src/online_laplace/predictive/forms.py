@@ -78,8 +78,9 @@ def _monte_carlo(f: Tensor, covariance: Tensor) -> Tensor:
 
 
 def _mean_of_draws(e: Tensor, f: Tensor, covariance: Tensor) -> Tensor:
+    # The symmetric root: that of eigenvectors alone depends on their signs, which the last bit decides.
     values, vectors = torch.linalg.eigh(covariance)
-    root = vectors * values.clamp(min=0).sqrt().unsqueeze(-2)
+    root = (vectors * values.clamp(min=0).sqrt().unsqueeze(-2)) @ vectors.mT
     moved = torch.einsum("sj,...mij->...smi", e, root)
     each = torch.cat([f.unsqueeze(-3) + moved, f.unsqueeze(-3) - moved], dim=-3).log_softmax(-1)
     return torch.logsumexp(each, dim=-3) - math.log(2 * PAIRS)

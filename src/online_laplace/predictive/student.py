@@ -18,13 +18,14 @@ from online_laplace.predictive.freedom import log_constant
 from online_laplace.predictive.metrics import Scores, score
 
 if TYPE_CHECKING:
+    from online_laplace.predictive.gaussian import GaussianPredictive
     from online_laplace.predictive.mixture import Mixture
 
 # From so many degrees of freedom on, no number of a t differs from the Gaussian's.
 GAUSSIAN = 1e15
 
 # The sinh-sinh rule: points on each side of the centre, and where it ends.
-POINTS = 30
+POINTS = 60
 END = 5.0
 
 
@@ -42,6 +43,13 @@ class StudentPredictive:
     spread: Tensor
     noise_scale: Tensor
     freedom: Tensor
+
+    @classmethod
+    def of_gaussian(cls, predicted: GaussianPredictive) -> StudentPredictive:
+        """A Gaussian as what it is a limit of: ν = ∞."""
+        noise = predicted.noise_variance.expand_as(predicted.mean)
+        spread = predicted.function_variance
+        return cls(predicted.mean, spread, noise, torch.full_like(predicted.mean, torch.inf))
 
     @classmethod
     def mix(cls, parts: Iterable[StudentPredictive], count: int, weights: Tensor | None = None) -> Mixture:

@@ -1,0 +1,114 @@
+"""What a stage of training is worth: the weights of the mixture and of the mean, from rows left out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from online_laplace.errors import TrainingFailedError
+from online_laplace.pool.candidates import AnyCandidate
+from online_laplace.pool.stacking import density_weights, squared_error_weights
+from online_laplace.pool.training import Stage
+from online_laplace.types import Rows
+
+# What has less weight is left out of what predicts: a network costs as much as any other, and a hundredth of
+# a constant, whose spread is that of all targets, can widen the standard deviation of every row by a third.
+LEAST_WEIGHT = 0.02
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What rows left out say of one stage: log densities (n, ·) and means (n, ·), a mean over members.
+
+    `choice` is what was chosen for it by these rows, for whoever makes predictions of it; `trust` (n, ·) is
+    less than one for targets that it takes for gross errors, None where it knows none.
+    """
+
+    log_density: Tensor
+    mean: Tensor | None
+    choice: Any = None
+    trust: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A candidate after one length of training, and what it is worth."""
+
+    candidate: AnyCandidate
+    stage: Stage
+    judged: Judged
+    weight: float = 0.0
+    mean_weight: float = 0.0
+
+    def without_a_say(self) -> Entry:
+        """The same, of which nothing is known that could give it weight."""
+        nothing = torch.full_like(self.judged.log_density, torch.nan)
+        return replace(self, judged=replace(self.judged, log_density=nothing))
+
+    @property
+    def score(self) -> float:
+        """The mean log density of rows left out."""
+        return float(self.judged.log_density.mean())
+
+
+def weighted(entries: list[Entry], rows: Rows) -> list[Entry]:
+    """The entries with the weights of the mixture and of the mean. Raises TrainingFailedError."""
+    log_density = torch.stack([entry.judged.log_density.flatten() for entry in entries], dim=-1)
+    if log_density.isnan().any(0).all():
+        first = next(o for entry in entries for o in entry.stage.outcomes if o.failed)
+        raise TrainingFailedError(f"none of the candidates could be trained; the first ended so: {first}")
+    counts = None
+    if rows.weight is not None:
+        counts = rows.weight.unsqueeze(-1).expand_as(entries[0].judged.log_density).flatten()
+    weights = density_weights(log_density, counts)
+    least = min(LEAST_WEIGHT, 0.5 * float(weights.max()))  # something is always left
+    weights = torch.where(weights > least, weights, 0)
+    weights = _foreseeing_surprise(weights / weights.sum(), entries, rows)
+    mean_weights = weights
+    means = [entry.judged.mean for entry in entries]
+    if means[0] is not None:
+        stacked = torch.stack([mean.flatten() for mean in means if mean is not None], dim=-1)
+        # Only what predicts has a mean to give.
+        stacked = stacked.masked_fill(weights == 0, torch.nan)
+        mean_weights = squared_error_weights(stacked, rows.y.flatten(), _trusted(entries, weights, counts))
+    return [
+        replace(entry, weight=float(w), mean_weight=float(m))
+        for entry, w, m in zip(entries, weights, mean_weights, strict=True)
+    ]
+
+
+def _foreseeing_surprise(weights: Tensor, entries: list[Entry], rows: Rows) -> Tensor:
+    """The weights with a share of 1 / (n + 1)² for the constant, which is sure of nothing.
+
+    That of n rows left out none was like nothing the networks know does not mean that the next will not be.
+    It is enough that such a row costs some ten nats and not hundreds; by the rule of succession, 1 / (n + 1),
+    it would cost a few, but the standard deviation of every other row would grow by that of the target over
+    the root of n, which can be more than all the rest of it.
+    """
+    constant = [
+        place
+        for place, entry in enumerate(entries)
+        if entry.candidate.is_constant and math.isfinite(entry.score)
+    ]
+    if not constant:
+        return weights
+    constant = [max(constant, key=lambda place: entries[place].score)]
+    share = (float(torch.as_tensor(rows.size).sum()) + 1) ** -2
+    weights = (1 - share) * weights
+    weights[constant] += share
+    return weights
+
+
+def _trusted(entries: list[Entry], weights: Tensor, counts: Tensor | None) -> Tensor | None:
+    """How much each target counts in the mean: less where the heaviest entry that knows errors sees one."""
+    known = [place for place, entry in enumerate(entries) if entry.judged.trust is not None]
+    heaviest = max(known, key=lambda place: float(weights[place]), default=None)
+    if heaviest is None or weights[heaviest] == 0:
+        return counts
+    trust = entries[heaviest].judged.trust
+    assert trust is not None
+    return trust.flatten() if counts is None else counts * trust.flatten()
