@@ -50,7 +50,8 @@ class Target:
         model = TableModel.fit(self.frame, "y", OnlineLaplaceRegressor(**quick), holdout=0.2)
         model.save(folder / "regressor")
         pool = OnlineLaplaceRegressor(preset="fast", max_steps=2, random_state=0)
-        TableModel.fit(self.frame, "y", pool).save(folder / "pool")
+        step = self.frame.y.where(self.frame.x > self.frame.x.median(), 9.0)  # by a forest too
+        TableModel.fit(self.frame.assign(y=step), "y", pool).save(folder / "pool")
         classes = self.frame.assign(y=self.frame.c)[["x", "rate", "y"]]
         TableModel.fit(classes, "y", OnlineLaplaceClassifier(**quick), labels="text").save(
             folder / "classifier"
@@ -100,7 +101,7 @@ class Target:
         name = chance.choice(list(arrays))
         array = arrays[name]
         change: list[Callable[[], torch.Tensor]] = [
-            lambda: array[:0],
+            lambda: array.flatten()[:0],
             lambda: array.float(),
             lambda: array.unsqueeze(0),
             lambda: torch.cat([array.reshape(-1)] * 2),

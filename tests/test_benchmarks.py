@@ -25,13 +25,13 @@ ROOT = Path(__file__).parents[1]
 # The scripts find each other because they lie in one folder; for as long as they are imported, so do we.
 sys.path.insert(0, str(ROOT / "benchmarks"))
 (
-    bench, bench_table, compare, floor, forms, growth, peer, quality_table, sizes, speed_pages, stopwatch,
-    quality,
+    bench, bench_table, compare, fits, floor, forms, growth, peer, quality_table, sizes, speed_pages,
+    stopwatch, quality,
 ) = (
     importlib.import_module(name)
     for name in (
-        "bench", "bench_table", "compare", "floor", "forms", "growth", "peer", "quality_table", "sizes",
-        "speed_pages", "stopwatch", "time_to_quality",
+        "bench", "bench_table", "compare", "fits", "floor", "forms", "growth", "peer", "quality_table",
+        "sizes", "speed_pages", "stopwatch", "time_to_quality",
     )
 )  # fmt: skip
 sys.path.remove(str(ROOT / "benchmarks"))
@@ -126,6 +126,30 @@ def test_two_runs_are_compared_by_their_ratios():
     (line,) = compare.changes(old, new)
     assert "yacht" in line
     assert line.endswith("-25%")
+
+
+def test_whole_fits_are_compared_by_their_multiples_of_a_gaussian_process():
+    rows = [
+        {"table": "yacht", "model": "gp", "fit": 2.0, "log_likelihood": -1.0, "standard_error": 0.1},
+        {"table": "yacht", "model": "fast", "fit": 6.0, "log_likelihood": 0.95, "standard_error": 0.1},
+        {"table": "yacht", "model": "balanced", "fit": 9.0, "log_likelihood": 1.0, "standard_error": 0.1},
+        {"table": "yacht", "model": "network", "fit": 1.0, "log_likelihood": 0.8, "standard_error": 0.1},
+    ]
+    judged, quickest = fits.judged(rows)
+    assert [row["ratio_to_gp"] for row in judged] == [1.0, 3.0, 4.5, 0.5]
+    assert quickest["model"] == "fast"  # the quickest within one standard error of the best
+    slower = [row | {"ratio_to_gp": 2 * row["ratio_to_gp"]} for row in judged]
+    lines = compare.changes({"rows": judged}, {"rows": slower[1:]})
+    assert len(lines) == 3
+    assert all(line.endswith("+100%") for line in lines)
+
+
+def test_nothing_of_ours_may_be_good_enough():
+    rows = [
+        {"table": "yacht", "model": "gp", "fit": 2.0, "log_likelihood": 1.0, "standard_error": 0.1},
+        {"table": "yacht", "model": "fast", "fit": 6.0, "log_likelihood": 0.5, "standard_error": 0.1},
+    ]
+    assert fits.judged(rows)[1] is None
 
 
 def test_a_stopwatch_stands_still_while_it_is_paused(monkeypatch):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from online_laplace.errors import InputError
+from online_laplace.files.sealed import read_arrays
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "fuzz"))
 
@@ -28,6 +29,7 @@ def test_the_files_are_read_before_anything_is_done_to_them(target):
     target._use_model(target.folder / "regressor")
     target._use_model(target.folder / "classifier")
     target._use_model(target.folder / "pool")
+    assert "part1.threshold" in read_arrays(target.folder / "pool" / "model.safetensors")[0]  # of a forest
     _use_results(target.folder / "store")
     _use_results(target.folder / "export")
 
@@ -48,6 +50,7 @@ SEALED = {
     "another feature": (["features"], ["x"], "features"),
     "a setting of no estimator": (["settings", "colour"], "red", "colour"),
     "one target of several": (["one_target"], None, "one_target or classes"),
+    "a truth for a number": (["likelihood", "targets"], True, "likelihood.targets"),
     "other columns": (["table", "numeric"], ["z"], "table"),
     "a median that is no number": (["table", "medians"], ["a", 1.0], "table.medians.0"),
 }

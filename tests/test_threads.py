@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from online_laplace import OnlineLaplaceRegressor
-from online_laplace.threads import blas_libraries, one_thread_each, replica_threads
+from online_laplace.threads import blas_libraries, one_thread_each, replica_threads, set_threads
 from online_laplace.train.gauss_newton import GaussNewton
 
 
@@ -19,11 +19,11 @@ def two_threads():
     libraries = [(library, library.get_num_threads()) for library in blas_libraries()]
     torch.set_num_threads(2)
     for library, _ in libraries:
-        library.set_num_threads(2)
+        set_threads(library, 2)
     yield
     torch.set_num_threads(before)
     for library, threads in libraries:
-        library.set_num_threads(threads)
+        set_threads(library, threads)
 
 
 def settings() -> list[int]:
@@ -56,6 +56,24 @@ def test_two_that_overlap_in_time_give_back_what_the_first_found(two_threads):
         inside.wait(10)
     leave.set()
     thread.join()
+    assert settings() == before
+
+
+def test_whoever_leaves_first_does_not_take_the_one_thread_from_those_inside(two_threads):
+    before, entered, leave = settings(), threading.Event(), threading.Event()
+
+    def first():
+        with one_thread_each():
+            entered.set()
+            leave.wait(10)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    entered.wait(10)
+    with one_thread_each():
+        leave.set()
+        thread.join()
+        assert set(settings()) == {1}
     assert settings() == before
 
 

@@ -1,13 +1,35 @@
-"""What can go wrong, each with the advice a person needs."""
+"""What can go wrong, each with the advice a person needs.
+
+`OnlineLaplaceError` catches all of it. Below it, each is also the built-in error that says the same of any
+library, so that `except ValueError` does what one expects:
+
+- `InputError` (ValueError): data, settings or files cannot be used as they are; with `UnknownNameError`, and
+  `StoreError` for results on disk.
+- `DivergedError` (ArithmeticError): training left the numbers that can be used; with `TrainingFailedError`,
+  where nothing of a fit can.
+- `ProcessLostError` (RuntimeError): a process of the same job has gone.
+- `MissingExtraError` (ImportError): an optional dependency is not installed.
+"""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class OnlineLaplaceError(Exception):
-    """The base of every error this package raises on purpose."""
+    """The base of every error this package raises on purpose; any of them can go to another process."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How it is made again: from its message, whatever it was made from first."""
+        return _made_again, (type(self), self.args)
+
+
+def _made_again(kind: type[OnlineLaplaceError], args: tuple[Any, ...]) -> OnlineLaplaceError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    return error
 
 
 class InputError(OnlineLaplaceError, ValueError):
@@ -31,8 +53,12 @@ class DivergedError(OnlineLaplaceError, ArithmeticError):
     """Training left the numbers that can be used; the message says which quantity, and what to do."""
 
 
+class TrainingFailedError(DivergedError):
+    """No member or candidate of an estimator came to usable weights; the message tells of the first."""
+
+
 class ProcessLostError(OnlineLaplaceError, RuntimeError):
-    """A process of the same job has gone; the message says what of this one's work can be used."""
+    """A process of the same job has gone; the message says what of the work can be used."""
 
 
 class MissingExtraError(OnlineLaplaceError, ImportError):

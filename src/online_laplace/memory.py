@@ -128,10 +128,10 @@ def check_size(
     advice = f"use a random sample of at most {fitting:,} rows, " if fitting >= 2 else "use "
     raise InputError(
         f"{rows:,} rows are too many for the exact method: {members} network{'s' if members > 1 else ''} of "
-        f"{weights:,} weights would need about {_gib(needed(rows))} of memory, and there are "
-        f"{_gib(available)}. {_what_is_large(rows * outputs, weights, members)}, so {advice}fewer columns, "
-        "fewer hidden units or fewer members; data that must be taken whole need a method that works in "
-        "mini-batches"
+        f"{weights:,} weights would need about {size_in_words(needed(rows))} of memory, and there are "
+        f"{size_in_words(available)}. {_what_is_large(rows * outputs, weights, members)}, so {advice}fewer "
+        "columns, fewer hidden units or fewer members; data that must be taken whole need a method that "
+        "works in mini-batches"
     )
 
 
@@ -150,8 +150,11 @@ def _round_numbers_below(count: int) -> list[int]:
     return sorted((n for n in [*range(1, 10), *found] if n < count), reverse=True)
 
 
-def _gib(count: float) -> str:
+def size_in_words(count: float) -> str:
+    """So many bytes, as a person says it: 3 MiB, 1.5 GiB, 20 GiB."""
     gib = count / 2**30
+    if gib < 1:
+        return f"{max(1, round(count / 2**20)):,} MiB"
     return f"{gib:,.0f} GiB" if gib >= 10 else f"{gib:.1f} GiB"
 
 

@@ -7,7 +7,9 @@ model changes nothing in the process; who trains much in a process of their own 
 from __future__ import annotations
 
 import ctypes
+import io
 import os
+import sys
 from functools import cache
 
 # Blocks up to this size come from the heap, and the heap keeps this much for the next step. It is far less
@@ -20,13 +22,17 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
 
 def prepare() -> None:
-    """Keep freed memory for the next step, and let streams on a CUDA device run side by side.
+    """Keep freed memory for the next step, let streams on a CUDA device run side by side, print anywhere.
 
     To be called before CUDA starts. What the user has set in the environment stays.
     """
     # Streams that share a connection to the device wait for one another, and by default there are eight.
     os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
     keep_freed_blocks()
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that has no ± or → shows another character for it. Data goes out as bytes.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 @cache

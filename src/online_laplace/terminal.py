@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 # What controls a terminal or turns the direction of writing; a line break is the writer's own.
-_CONTROLS = ("Cc", "Cs")
+_CONTROLS = ("Cc", "Cs", "Zl", "Zp")
 _DIRECTIONS = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 

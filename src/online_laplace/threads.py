@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Iterator
 from contextlib import ContextDecorator
 from functools import cache
 from types import TracebackType
@@ -18,16 +19,17 @@ import torch
 from threadpoolctl import ThreadpoolController
 
 _lock = threading.Lock()
-# How many threads of the process are inside, and what the libraries of BLAS had before the first of them.
+# How many threads of the process are inside, and what the libraries that count for all of them had before.
 _entered = 0
-_blas: list[tuple[Any, int]] = []
+_before: list[tuple[Any, int]] = []
 
 
 class _OfThread(threading.local):
-    """torch counts its threads for each thread that calls it: how often this one entered, and what it had."""
+    """How often this thread entered, and what torch and the libraries that count for each thread had."""
 
     entered = 0
     threads = 1
+    before: tuple[tuple[Any, int], ...] = ()
 
 
 _here = _OfThread()
@@ -39,6 +41,22 @@ def blas_libraries() -> list[Any]:
     import scipy.linalg.cython_blas  # noqa: F401 - so that it is loaded
 
     return ThreadpoolController().select(user_api="blas").lib_controllers
+
+
+def _counts_for_process(library: Any) -> bool:
+    """Whether what one thread sets counts for all: so in OpenBLAS's own threads, but not in OpenMP or MKL."""
+    return library.internal_api != "mkl" and getattr(library, "threading_layer", "") != "openmp"
+
+
+def set_threads(library: Any, threads: int) -> None:
+    """Set the threads of a library, whichever thread has set them before.
+
+    Of libraries that count for the process, threadpoolctl lets nobody else do it, and says nothing.
+    """
+    let_go = getattr(library, "clear_controlling_thread", lambda force: None)  # older ones have none
+    let_go(force=True)
+    library.set_num_threads(threads)
+    let_go(force=True)
 
 
 class one_thread_each(ContextDecorator):  # noqa: N801 - used like a function
@@ -53,31 +71,41 @@ class one_thread_each(ContextDecorator):  # noqa: N801 - used like a function
         _here.entered += 1
         if _here.entered > 1:
             return self
+        # Once for all: to change it around every product costs more than the product.
         _here.threads = torch.get_num_threads()
         torch.set_num_threads(1)
         with _lock:
+            _here.before = tuple(_counts(of_process=False))
             if _entered == 0:
-                _blas[:] = [(library, library.get_num_threads()) for library in blas_libraries()]
+                _before[:] = _counts(of_process=True)
             _entered += 1
-        # Once for all: to change it around every product costs more than the product. Some libraries count
-        # for each thread that calls them and some for the process, so that every thread does it.
-        for library, _ in _blas:
-            library.set_num_threads(1)
+            for library, _ in (*_here.before, *_before):
+                set_threads(library, 1)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give them back, if nobody else has them."""
+        """Give them back; those of the whole process only when nobody else is inside.
+
+        Another thread's products would have other bits, and wait for each other on a busy machine.
+        """
         global _entered
         _here.entered -= 1
         if _here.entered:
             return
         torch.set_num_threads(_here.threads)
-        for library, threads in _blas:
-            library.set_num_threads(threads)
         with _lock:
             _entered -= 1
+            for library, threads in (*_here.before, *(_before if _entered == 0 else ())):
+                set_threads(library, threads)
+
+
+def _counts(*, of_process: bool) -> Iterator[tuple[Any, int]]:
+    """The libraries that count for the whole process, or for each thread, with the threads they have."""
+    for library in blas_libraries():
+        if _counts_for_process(library) == of_process:
+            yield library, library.get_num_threads()
 
 
 def replica_threads() -> tuple[int, bool]:

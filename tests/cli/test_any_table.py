@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -63,18 +66,54 @@ def test_predictions_carry_columns_along_and_can_go_to_standard_output(in_folder
     assert list(predicted) == ["when", "floor", *ours]
     assert list(predicted.floor) == list(flats.floor) and list(predicted.outside_range[:2]) == ["size", ""]
     np.testing.assert_allclose(predicted.lower, predicted["q0.05"], rtol=1e-6)
-    # A file of them is known as an earlier output of ours, compressed or not; the user's own is not.
-    for name in ("p.csv", "p.csv.gz", "p.parquet"):
-        assert [in_folder("predict", "m", "new.csv", "--out", name, *options)[0] for _ in "12"] == [0, 0]
-    Path("mine.csv").write_text("id,mean,std,lower,upper\n1,2,3,4,5\n")
-    code, _, err = in_folder("predict", "m", "new.csv", "--out", "mine.csv")
-    assert code == 2 and "was not written by online-laplace" in err
+
+
+CELLS = ["NA", "null", " left", "right ", "", "007", "1e5", '"quoted", twice', "line\nbreak", "nan", "-", "é"]
+
+
+def kept_table(flats):
+    """Rows of a table with a column of every kind of cell that a reader might take for another."""
+    return pd.concat([flats.head(len(CELLS)), pd.Series(CELLS, name="id")], axis=1)
+
+
+@pytest.mark.parametrize("name", ["new.csv", "new.tsv", "new.csv.gz", "new.xlsx", "new.parquet"])
+@pytest.mark.parametrize("out", ["p.csv", "p.parquet"])
+def test_columns_are_carried_along_to_the_letter(name, out, in_folder, flats):
+    in_folder(*FIT, "--drop-unusable")
+    frame = kept_table(flats).assign(whole=pd.array([1, None, *range(len(CELLS) - 2)], dtype="Int64"))
+    if name.endswith(".xlsx"):
+        frame.to_excel(name, index=False)
+    elif name.endswith(".parquet"):
+        frame.to_parquet(name)
+    else:
+        frame.to_csv(name, sep="\t" if ".tsv" in name else ",", index=False)
+    code, _, err = in_folder("predict", "m", name, "--out", out, "--keep", "whole,id")
+    assert code == 0, err
+    if out.endswith(".csv"):
+        kept = pd.read_csv(out, dtype=str, keep_default_na=False)
+        assert list(kept.whole)[:3] == ["1", "", "0"]
+    else:
+        kept = pd.read_parquet(out)
+    assert list(kept.id) == CELLS
+
+
+def test_a_space_before_a_quote_is_no_part_of_a_kept_cell(in_folder, flats):
+    in_folder(*FIT, "--drop-unusable")
+    lines = [
+        f'{size!r}; {floor}; "{mark}"'.replace("'", '"')
+        for size, floor, mark in zip(flats["size"], flats.floor, ["a; b", "c", "NA"], strict=False)
+    ]
+    Path("new.csv").write_text("size; floor; id\n" + "\n".join(lines) + "\n")
+    code, out, err = in_folder("predict", "m", "new.csv", "--out", "-", "--keep", "id")
+    assert code == 0, err
+    assert list(pd.read_csv(io.StringIO(out), keep_default_na=False).id) == ["a; b", "c", "NA"]
 
 
 BAD = {
     "keep": (["--keep", "Floor"], "unknown column 'Floor': did you mean 'floor'"),
     "keep twice": (["--keep", "floor,floor"], "names a column twice"),
     "quantiles": (["--quantiles", "0.5,2"], "--quantiles takes different numbers between 0 and 1"),
+    "gap": (["--quantiles", "0.5,,0.9"], "--quantiles takes different numbers between 0 and 1"),
     "words": (["--quantiles", "half"], "--quantiles takes different numbers between 0 and 1"),
 }
 
@@ -182,6 +221,9 @@ def test_words_and_numbers_that_a_person_would_not_write_do_not_appear(in_folder
     Path("t.csv").write_text("c,x,y\n" + "".join(f"a,{i % 7},{i * 2.5}\n" for i in range(30)))
     code, out, _ = in_folder("fit", "t.csv", "--target", "y", "--out", "m", *QUICK)
     assert code == 0 and "1 text column (1 category)" in out
+    for command in ([], ["fit"], ["train"], ["reproduce"]):
+        code, out, _ = in_folder(*command, "--help")
+        assert code == 0 and "<bool>" not in out and "list[" not in out
 
 
 def test_escape_sequences_and_markup_in_names_never_reach_the_terminal(in_folder):
@@ -223,3 +265,15 @@ def test_leaving_out_every_column_is_refused_with_the_remedy(in_folder):
     Path("t.csv").write_text("a,b,y\n" + "".join(f"{i},{i % 3},{i * 2.5}\n" for i in range(30)))
     code, _, err = in_folder("fit", "t.csv", "--target", "y", "--out", "m", "--drop", "a,b", *QUICK)
     assert code == 2 and "no column is left to predict from: leave fewer of them out with --drop" in err
+
+
+def test_a_terminal_without_our_characters_loses_no_data(in_folder, flats):
+    in_folder(*FIT, "--drop-unusable")
+    flats.head(3).assign(name=["ü", "日", "→"]).to_csv("new.csv", sep=";", index=False)
+    command = [sys.executable, "-m", "online_laplace.cli"]
+    plain = os.environ | {"PYTHONIOENCODING": "ascii", "OMP_NUM_THREADS": "1"}
+    predict = [*command, "predict", "m", "new.csv", "--out", "-", "--keep", "name"]
+    done = subprocess.run(predict, capture_output=True, env=plain, check=False)
+    assert done.returncode == 0, done.stderr
+    assert list(pd.read_csv(io.BytesIO(done.stdout)).name) == ["ü", "日", "→"]
+    assert b"R?" in done.stderr  # R², on a terminal that does not have it

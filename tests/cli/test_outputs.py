@@ -12,6 +12,8 @@ import pandas as pd
 import pytest
 
 from online_laplace.cli import main
+from online_laplace.errors import InputError
+from online_laplace.files.copies import check_copy
 
 FIT = ["fit", "d.csv", "--target", "y", "--hidden", "3", "--members", "1", "--steps", "4", "--quiet"]
 TRAIN = ["train", "d.csv", "--splits", "1", "--steps", "3", "--hidden", "3", "--quiet", "--workers", "1"]
@@ -117,15 +119,15 @@ def test_a_file_of_the_users_is_overwritten_with_force_alone(case, command, mode
     for content in (b'{"notes": [1, 2]}', b"a,b\n1,2\n", b"\x00\xff", b"[]"):
         path.write_bytes(content)
         said = refused(command, tmp_path, *arguments)
-        assert f"{name} exists and was not written by online-laplace" in said and "--force" in said
+        # Tables of predictions have no sign of ours on them.
+        ours = "" if name.startswith("--out") else " and was not written by online-laplace"
+        assert f"{name} exists{ours}" in said and "--force" in said
     assert command(*arguments, "--force") == (0, "") and path.read_bytes() != content
 
 
 REPEATED = {
     "fit": ([*FIT, "--out", "m", "--json", "f.json"], ["f.json", "m/model.json"]),
     "predict": (["predict", "m", "d.csv", "--out", "p.csv", "--json", "p.json"], ["p.csv", "p.json"]),
-    "predict to tsv": (["predict", "m", "d.csv", "--out", "p.tsv"], ["p.tsv"]),
-    "predict to parquet": (["predict", "m", "d.csv", "--out", "p.parquet"], ["p.parquet"]),
     "inspect": (["inspect", "m", "--json", "i.json"], ["m/inspect.html", "i.json"]),
     "inspect --page": (["inspect", "m", "--page", "i.html"], ["i.html"]),
     "train": ([*TRAIN, "--json", "t.json"], ["t.json"]),
@@ -139,6 +141,7 @@ REPEATED = {
 def test_the_same_command_can_be_given_again_and_again(case, command, model):
     arguments, names = REPEATED[case]
     for _ in range(2):
+        Path("p.csv").unlink(missing_ok=True)  # predictions are another matter, as below
         assert command(*arguments) == (0, "")
         for name in names:
             assert os.path.getsize(name) > 0
@@ -151,7 +154,7 @@ def test_links_stay_and_their_targets_are_written(command, model):
     os.symlink("real.csv", "link.csv")
     os.symlink("real.json", "link.json")
     for _ in range(2):
-        code, said = command("predict", "m", "d.csv", "--out", "link.csv", "--json", "link.json")
+        code, said = command("predict", "m", "d.csv", "--out", "link.csv", "--json", "link.json", "--force")
         assert (code, said) == (0, "")
         assert os.path.islink("link.csv") and os.path.islink("link.json")
     assert len(pd.read_csv("real.csv")) == 40 and json.loads(Path("real.json").read_text())["rows"] == 40
@@ -173,3 +176,104 @@ def test_a_model_goes_into_the_folder_that_a_link_points_to(command):
 
 def test_a_device_takes_any_output(command, model):
     assert command("predict", "m", "d.csv", "--out", "p.csv", "--json", os.devnull) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["p.csv", "p.tsv", "p.csv.gz", "p.parquet"])
+def test_predictions_are_overwritten_with_force_alone_whoever_wrote_them(name, command, model, tmp_path):
+    predict = ["predict", "m", "d.csv", "--out", name]
+    assert command(*predict) == (0, "")
+    assert f"--out {name} exists: name another file, or --force" in refused(command, tmp_path, *predict)
+    assert command(*predict, "--force") == (0, "")
+    Path("mine.csv").write_text("mean,std,lower,upper,outside_range\n1,2,3,4,\n")
+    assert "exists" in refused(command, tmp_path, *predict[:-1], "mine.csv")
+
+
+INTO_A_MODEL = {
+    "predict": ["predict", "m", "d.csv", "--out", "m/p.csv"],
+    "predict, with force": ["predict", "m", "d.csv", "--out", "m/p.csv", "--force"],
+    "predict --json": ["predict", "m", "d.csv", "--out", "p.csv", "--json", "m/p.json"],
+    "predict, by a link": ["predict", "m", "d.csv", "--out", "link/p.csv"],
+    "inspect": ["inspect", "m", "--page", "m/other.html"],
+    "inspect --json": ["inspect", "m", "--json", "m/i.json"],
+    "train": [*TRAIN, "--json", "m/t.json"],
+    "select": [*SELECT, "--plot", "m/s.png"],
+    "example": ["example", "m/houses.csv"],
+}
+
+
+def test_nothing_else_goes_into_the_folder_of_a_model(command, model, tmp_path):
+    os.symlink("m", "link")
+    for case, arguments in INTO_A_MODEL.items():
+        said = refused(command, tmp_path, *arguments)
+        assert "lies in the folder of a model, which holds nothing else" in said, case
+    assert command(*FIT, "--out", "m") == (0, "")  # which a foreign file would stop
+
+
+LONG = "x" * 300
+TOO_LONG = {
+    "example": ["example", f"{LONG}.csv"],
+    "fit: table": ["fit", f"{LONG}.csv", "--target", "y", "--out", "n"],
+    "fit: model": [*FIT, "--out", LONG],
+    "fit: model in new folders": [*FIT, "--out", f"new/folders/{LONG}/n"],
+    "fit: summary": [*FIT, "--out", "n", "--json", LONG],
+    "predict: model": ["predict", LONG, "d.csv", "--out", "p.csv"],
+    "predict: table": ["predict", "m", f"{LONG}.csv", "--out", "p.csv"],
+    "predict: predictions": ["predict", "m", "d.csv", "--out", f"{LONG}.csv"],
+    "inspect: model": ["inspect", LONG],
+    "inspect: page": ["inspect", "m", "--page", f"{LONG}.html"],
+    "train": ["train", f"{LONG}.csv"],
+    "train: a name": ["train", LONG],
+    "train: summary": [*TRAIN, "--json", LONG],
+    "select: plot": [*SELECT, "--plot", f"{LONG}.png"],
+    "reproduce": ["reproduce", "--out", LONG],
+    "redraw": ["redraw", LONG],
+    "export": ["export", LONG, "x"],
+    "pack": ["pack", LONG, "x.tar.gz"],
+    "unpack": ["unpack", f"{LONG}.tar.gz", "x"],
+    "unpack: folder": ["unpack", "d.csv", LONG],
+    "a path of many folders": ["predict", "m", "/".join(["folder"] * 1000) + ".csv", "--out", "p.csv"],
+    "a circle": ["predict", "m", "circle.csv", "--out", "p.csv"],
+}
+
+
+def test_a_path_that_no_file_can_have_is_one_line(command, model, tmp_path):
+    os.symlink("circle.csv", "circle.csv")
+    for case, arguments in TOO_LONG.items():
+        said = refused(command, tmp_path, *arguments)
+        why = ("bytes that a name can", "File name too long", "symbolic links", "unknown table 'xx")
+        assert any(words in said for words in why), (case, said)
+
+
+def test_a_name_as_long_as_names_can_be_is_written(command, model):
+    name = "é" * 125 + ".csv"
+    assert len(os.fsencode(name)) == 254
+    assert command("predict", "m", "d.csv", "--out", name) == (0, "") and len(pd.read_csv(name)) == 40
+
+
+def test_what_can_be_read_only_once_is_told_so(command, model, tmp_path):
+    os.mkfifo("pipe.csv")
+    for path, kind in (("pipe.csv", "a pipe"), (os.devnull, "a device")):
+        said = command("predict", "m", path, "--out", "p.csv")[1]
+        assert f"is {kind}, and it would be read more than once: put it into a file first" in said
+
+
+def test_results_are_not_copied_into_the_folder_of_a_model(model):
+    with pytest.raises(InputError, match="m is the folder of a model, which holds nothing else"):
+        check_copy(Path("runs"), model)
+
+
+def test_the_summary_of_one_command_is_not_overwritten_by_another(command, model, tmp_path):
+    writes = {
+        "fit": [*FIT, "--out", "n"],
+        "predict": ["predict", "m", "d.csv", "--out", "p.csv", "--force"],
+        "train": TRAIN,
+        "select": SELECT,
+    }
+    for name, arguments in writes.items():
+        assert command(*arguments, "--json", f"{name}.json")[0] == 0
+    for name, arguments in writes.items():
+        without = [one for one in arguments if one != "--force"]
+        other = "train" if name != "train" else "fit"
+        if name != "predict":  # whose table of predictions needs --force by itself
+            assert command(*without, "--json", f"{name}.json")[0] == 0
+            assert f"{other}.json exists" in refused(command, tmp_path, *without, "--json", f"{other}.json")

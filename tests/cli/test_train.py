@@ -180,8 +180,11 @@ BAD_OPTIONS = {
     "negative alpha": (["yacht", "--alpha", "-2"], "alpha must be a positive, finite number, not -2.0"),
     "beta": (["yacht", "--beta", "nan"], "beta must be a positive, finite number, not nan"),
     "steps": (["yacht", "--steps", "0"], "steps must be at least 1, not 0"),
-    "splits": (["yacht", "--splits", "0"], "--splits must be at least 1, not 0"),
+    "splits": (["yacht", "--splits", "0"], "--splits must be at least 1 and at most 10,000, not 0"),
+    "many splits": (["yacht", "--splits", "1000000"], "at most 10,000, not 1000000"),
     "hidden": (["yacht", "--hidden", "ten"], "--hidden takes whole numbers such as 50 or 50,50, not 'ten'"),
+    "hidden empty": (["yacht", "--hidden", ""], "--hidden takes whole numbers such as 50 or 50,50, not ''"),
+    "hidden gap": (["yacht", "--hidden", "3,,3"], "--hidden takes whole numbers such as 50 or 50,50"),
     "hidden zero": (["yacht", "--hidden", "5,0"], "every hidden layer needs at least one unit"),
     "workers": (["yacht", "--workers", "0"], "at least one worker is needed, not 0"),
     "seed": (["yacht", "--seed", "-1"], "seed must not be negative"),
@@ -212,3 +215,8 @@ def test_help_names_every_option(command):
     options = "procedure splits steps activation hidden prior seed dtype device workers json".split()
     for option in options:
         assert f"--{option}" in out
+
+
+def test_the_help_names_no_type_of_python(command):
+    code, out, _ = command("train", "--help")
+    assert code == 0 and "Embedded tables" in out and "list[" not in out

@@ -29,6 +29,11 @@ CAUSES = {
     "copies": (np.vstack([X, X[:50]]), np.append(Y, Y[:50]), "50 rows (20%) are copies"),
     "gross target": (X, np.append(Y[1:], 1e4), "the target has a value far from all others, such as 10000"),
     "gross feature": (with_column(np.append(Y[1:], -500)), Y, "column 'x3' has a value far from"),
+    "a number for missing values": (
+        with_column(np.append(Y[5:], [-999.0] * 5)),
+        Y,
+        "column 'x3' is -999 in 5 rows, far from all others",
+    ),
     "few values": (X, np.round(Y), "different values: if they are classes"),
     "constant": (with_column(np.full(200, 7.0)), Y, "column 'x3' has the same value in every row"),
     "row numbers": (

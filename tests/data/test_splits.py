@@ -50,7 +50,8 @@ def test_validation_rows_are_the_first_tenth_of_the_training_rows():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((10, 0), "the number of splits must be at least 1, got 0"),
+        ((10, 0), "the number of splits must be at least 1 and at most 10,000, not 0"),
+        ((10, 10**9), "the number of splits must be at least 1 and at most 10,000, not 1000000000"),
         ((10, 1, -1), r"must be between 0 and 2\*\*32 - 1, got -1"),
         ((4, 1), "4 rows with a test fraction of 0.1 leave 4 for training and 0 for testing"),
         ((10, 1, 1, 1.0), "leave 0 for training and 10 for testing: both need at least one"),

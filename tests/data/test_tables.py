@@ -84,7 +84,8 @@ BAD_FILES = {
     "duplicate": ("a,b,a\n1,2,3\n4,5,6\n", "the column name 'a' appears twice in the header"),
     "one column": (
         "a;b\n1;2\n3;4\n",
-        "only one column, 'a;b': at least one feature and a target are needed "
+        "only one column, 'a;b': at least one feature and a target are needed, with their names "
+        "in the first line "
         "(commas separate the columns of a .csv file, tabs those of a .tsv file)",
     ),
     "short row": ("a,b\n1,2\n\n3\n", "row 2 (line 4) has 1 fields, but the header has 2"),
@@ -134,5 +135,5 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path):
         load_table(str(tmp_path / "absent.csv"))
     with pytest.raises(InputError, match=r"absent\.csv: no such file$"):
         load_table("absent.csv")
-    with pytest.raises(InputError, match=r"is a folder, not a CSV file$"):
+    with pytest.raises(InputError, match=r"is a folder, not a file$"):
         load_table(tmp_path)

@@ -154,7 +154,7 @@ def test_every_chart_has_words_of_its_own(page: Path) -> None:
 def test_candidates_are_listed_where_there_are_any(page: Path, subject: Subject) -> None:
     text = page.read_text()
     assert '<section id="leaderboard">' in text
-    assert '<th scope="row">a line &lt;&amp;&gt;</th><td>25.0%</td><td>–</td><td>0.01</td>' in text
+    assert '<th scope="row">a line &lt;&amp;&gt;</th><td>25.0%</td><td>–</td><td>0.0</td>' in text
     assert '<section id="leaderboard">' not in render_page(subject, [])
 
 

@@ -27,7 +27,7 @@ def test_a_number_has_three_digits_and_no_power_that_zeros_can_say(value: float,
 
 
 def test_ticks_have_powers_of_ten_only_where_plain_numbers_are_long() -> None:
-    assert axis_format([0, 250_000]) == ",.9~r"
+    assert axis_format([0, 250_000]) == ",.9~r" and axis_format([1920, 2010]) == ".9~r"  # years
     assert axis_format([3e7]).endswith("s") and axis_format([2e-8, float("inf")]).endswith("e")
 
 

@@ -105,7 +105,9 @@ def test_outputs_and_new_targets_can_be_drawn_under_any_likelihood(likelihood):
     assert error.abs().max() < 0.04
     assert posterior.sample(X, 3, generator, noise=True).shape == (3, 4, likelihood.targets)
     if likelihood.mean_is_output:
-        assert posterior.covariance(X, noise=True).shape == (4 * likelihood.targets,) * 2
+        of_targets = posterior.covariance(X, noise=True)
+        assert of_targets.shape == (4 * likelihood.targets,) * 2
+        torch.testing.assert_close(of_targets.diagonal(), posterior.predict(X).variance.flatten(-2))
     else:
-        with pytest.raises(InputError, match="targets are outputs and a noise alone"):
+        with pytest.raises(InputError, match="have no joint covariance here"):
             posterior.covariance(X, noise=True)

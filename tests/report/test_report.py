@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from online_laplace.errors import InputError
+from online_laplace.files.earlier import REPORT, is_earlier
+from online_laplace.report import write_report
 from online_laplace.report.claims import FAILS, HOLDS, Claim, Finding, check_claims
-from online_laplace.report.content import _marks, compose
+from online_laplace.report.content import _marks, _text, compose
 from online_laplace.store.results import METHODS, Results, Spread, spread
 
 
@@ -35,7 +38,10 @@ def test_the_page_needs_no_other_file_and_no_network(tiny_report: Path) -> None:
 def test_both_forms_hold_every_number_claim_and_setting(tiny_results: Results, tiny_report: Path) -> None:
     report = compose(tiny_results, [])
     page, text = ((tiny_report / f"report.{kind}").read_text() for kind in ("html", "md"))
-    for grid in report.grids:
+    assert len(report.grids) == 2 and len(report.further_grids) == 7
+    assert page.index('id="claims"') < page.index('id="further-results"')
+    assert text.index("## The paper's claims") < text.index("## More tables")
+    for grid in (*report.grids, *report.further_grids):
         for _, cells in grid.rows:
             for cell in cells:
                 assert cell.text in page
@@ -49,6 +55,17 @@ def test_both_forms_hold_every_number_claim_and_setting(tiny_results: Results, t
     assert {"alpha", "learning rate", "split seed", "torch version", "hardware"} <= {
         name for name, _ in report.settings
     }
+
+
+@pytest.mark.parametrize("name", ["report.md", "report.html"])
+def test_notes_of_the_user_are_not_overwritten_by_a_report(
+    name: str, tiny_results: Results, tiny_report: Path, tmp_path: Path
+) -> None:
+    assert all(is_earlier(tiny_report / one, REPORT) for one in ("report.md", "report.html"))
+    (tmp_path / name).write_text("my notes")
+    with pytest.raises(InputError, match=f"{name} exists and was not written by online-laplace: move it"):
+        write_report(tiny_results, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_the_best_is_starred_and_only_means_within_its_standard_error_are_dotted() -> None:
@@ -67,6 +84,27 @@ def test_a_standard_error_is_the_deviation_over_the_root_of_the_count() -> None:
     assert spread([1.0, 2.0, 3.0, math.nan]) == (2.0, pytest.approx(1 / math.sqrt(3)), 3)
     assert spread([5.0])[0] == 5.0
     assert math.isnan(spread([5.0]).error)
+
+
+def test_no_standard_error_is_shown_as_zero_or_as_nothing() -> None:
+    assert _text(Spread(0.98, 0.0, 10)) == "0.980" == _text(Spread(0.98, 1e-17, 10))
+    assert _text(Spread(0.98, 0.0004, 10)) == "0.9800 ± 0.0004"
+    assert _text(Spread(-12.5, 0.125, 10)) == "−12.50 ± 0.12"
+    assert _text(Spread(5.0, math.nan, 1)) == "5.000"
+
+
+def test_one_split_has_no_standard_error_to_judge_by(tiny_results: Results) -> None:
+    header = {**tiny_results.header, "profile": {**tiny_results.header["profile"], "splits": 1}}
+    first = [record for record in tiny_results.records if record["split"] == 0]
+    arrays = {unit: held for unit, held in tiny_results.arrays.items() if unit.split == 0}
+    report = compose(Results(header, first, arrays), [])
+    judged = {claim.text: claim.verdict for claim in report.claims}
+    assert judged["Offline training keeps up on yacht alone."] == "not tested"
+    assert sum(verdict == "not tested" for verdict in judged.values()) == 2
+    shown = [finding.value for claim in report.claims for finding in claim.findings] + report.summary
+    shown += [cell.text for grid in report.grids for _, cells in grid.rows for cell in cells]
+    assert not any("nan" in words or "1 splits" in words for words in shown)
+    assert all("±" not in grid.note for grid in report.grids)
 
 
 def test_a_verdict_counts_the_tables_that_disagree() -> None:

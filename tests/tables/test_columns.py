@@ -99,3 +99,11 @@ def test_a_new_table_must_have_the_columns_and_their_kinds():
         columns.features(FRAME.assign(size=np.inf))
     with pytest.raises(InputError, match="the target 'price' is missing in 4 rows"):
         columns.targets(FRAME.assign(price=np.nan))
+
+
+def test_a_text_that_stands_for_empty_cells_is_remarked_on():
+    frame = pd.DataFrame(
+        {"c": ["(missing)", None, "u", "u"], "x": [1.0, 2.0, 3.0, 4.0], "y": [1.0, 2.0, 3.0, 4.0]}
+    )
+    (remark,) = Columns.learn(frame, "y", missing="impute").remarks
+    assert remark == "column 'c' has empty cells and the text '(missing)': taken as one category"

@@ -87,6 +87,15 @@ UNUSABLE = {
     "either comma": (["1,234", "5,678"], "'1,234', in which the comma may stand before decimals"),
     "nothing": ([""], "holds nothing at all"),
     "names": ([f"n{i}" for i in range(ROWS)], "40 different texts in 40 rows"),
+    "both decimal marks": (
+        [f"{100 + i}.5" for i in range(9)] + [f"{200 + i},5" for i in range(11)],
+        "not all written in one known way, such as '100.5' and '200,5'",
+    ),
+    "negative numbers of accountants": (
+        [f"({i})" for i in range(20)],
+        "not all written in one known way, such as '(0)'",
+    ),
+    "numbers of Fortran": ([f"{i}.2D-01" for i in range(20)], "not all written in one known way"),
     "numbers and a word": ([*map(str, range(20)), "old"], "numbers but also 'old'"),
 }
 
@@ -128,6 +137,17 @@ def test_the_comma_can_be_settled_by_the_caller(tmp_path):
         assert Columns.learn(frame, "y", decimal=decimal).features(frame)["x"][0] == first
     with pytest.raises(InputError, match=r"--decimal is \. or a comma, not 'x'"):
         Columns.learn(frame, "y", decimal="x")
+
+
+def test_a_decimal_comma_is_refused_where_the_caller_says_point_and_a_plain_number_never_is(tmp_path):
+    frame = table(tmp_path, x=["100,0", "103,75"], z=["1.5", "2.25"])
+    with pytest.raises(InputError, match=r"column 'x' holds '100,0', which --decimal \. does not allow"):
+        Columns.learn(frame, "y", decimal=".")
+    swapped = frame.rename(columns={"x": "y", "y": "x"})
+    with pytest.raises(InputError, match="the target 'y' holds '100,0', which --decimal"):
+        Columns.learn(swapped, "y", decimal=".", drop=["x"])
+    features = Columns.learn(frame, "y", decimal=",").features(frame)
+    assert list(features.loc[0]) == [100.0, 1.5]
 
 
 def test_a_name_in_other_capitals_is_recognised_and_named():

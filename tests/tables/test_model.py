@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pytest
 
-from online_laplace import OnlineLaplaceRegressor
+from online_laplace import OnlineLaplaceClassifier, OnlineLaplaceRegressor
+from online_laplace.errors import InputError
+from online_laplace.tables.findings import learnt
 from online_laplace.tables.model import TableModel
+from online_laplace.tables.reading import read_frame
+from online_laplace.tables.task import decide_task
 
 
 def test_nothing_is_learnt_from_the_rows_held_out():
@@ -29,3 +34,49 @@ def test_nothing_is_learnt_from_the_rows_held_out():
     after = fit(changed)
     assert after.columns == before.columns
     pd.testing.assert_frame_equal(after.predict(frame), before.predict(frame))
+
+
+def grouped(sizes):
+    random = np.random.default_rng(0)
+    groups = np.repeat([f"g{i}" for i in range(len(sizes))], sizes)
+    x = random.normal(size=len(groups))
+    return pd.DataFrame({"x": x, "g": groups, "y": x + random.normal(scale=0.1, size=len(groups))})
+
+
+@pytest.mark.parametrize("sizes", [[5] * 8, [30, 3, 4, 3], [20, 20]])
+def test_rows_of_one_group_are_held_out_together(sizes):
+    frame = grouped(sizes)
+    regressor = OnlineLaplaceRegressor(preset="fast", max_steps=2, random_state=0)
+    model = TableModel.fit(frame, "y", regressor, groups="g", holdout=0.2) if len(sizes) > 2 else None
+    if model is None:
+        with pytest.raises(InputError, match="the groups hang together as one"):
+            TableModel.fit(frame, "y", regressor, groups="g", holdout=0.2)
+        return
+    held = set(model.held_out[0]["x"])
+    of_group = frame.groupby("g")["x"].agg(set)
+    assert held and all(values <= held or not values & held for values in of_group)
+    assert len(held) <= 0.2 * len(frame)
+
+
+@pytest.mark.parametrize("labels", [("TRUE", "FALSE"), ("1.0", "2.0"), ("+1", "-1")])
+def test_classes_are_written_as_they_were_read(labels, tmp_path):
+    frame = grouped([15, 15]).drop(columns="g")
+    frame["y"] = np.where(frame.x > 0, *labels)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame = read_frame(tmp_path / "t.csv")
+    decided = decide_task(frame, "y")
+    classifier = OnlineLaplaceClassifier(hidden=2, members=2, max_steps=3, random_state=0)
+    model = TableModel.fit(frame, "y", classifier, labels=decided.labels)
+    model.save(tmp_path / "m")
+    predicted = TableModel.load(tmp_path / "m").predict(frame)
+    assert set(predicted["class"]) == set(labels)
+    assert {f"probability={label}" for label in labels} <= set(predicted)
+
+
+def test_the_deviation_of_counts_is_told_and_prices_are_not_taken_for_counts():
+    frame = grouped([40]).drop(columns="g")
+    frame["y"] = np.random.default_rng(1).poisson(np.exp(2 + frame.x))
+    assert "--task counts" in decide_task(frame, "y").hint
+    assert decide_task(frame.assign(y=1000 * frame.y), "y").hint == ""
+    regressor = OnlineLaplaceRegressor(hidden=2, members=1, max_steps=3, likelihood="poisson", random_state=0)
+    assert learnt(TableModel.fit(frame, "y", regressor))["target_std"] == pytest.approx(frame.y.std(ddof=0))

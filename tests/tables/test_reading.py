@@ -66,7 +66,10 @@ BAD_FILES = {
     "twice": (b"a,b,a\n1,2,3\n", "'a' appears twice"),
     "no header": (b"1,2\n3,4\n", "there is no header"),
     "ragged": (b"a,b\n1,2\n1,2,3\n", "row 2 (line 3) has 3 fields, but the header has 2"),
-    "latin": ("a,b\nå,2\n".encode("latin-1"), "cannot be read as CSV text in UTF-8"),
+    "single quotes": (b"'a','b'\n'1','2'\n", "such as 'a': in such files double quotes enclose a cell"),
+    "a comma in them": (b"a,b\n'x, y',2\n", "begin with a single quote: in such files double quotes"),
+    "for Excel": (b"sep=,\na,b\n1,2\n", "the first line, 'sep=,', is for Excel alone: remove it"),
+    "latin": ("a,b\nå,2\n".encode("latin-1"), "save it as CSV in UTF-8"),
 }
 
 
@@ -148,3 +151,28 @@ def test_a_damaged_gz_file_is_refused(content, tmp_path):
     (tmp_path / "t.csv.gz").write_bytes(content)
     with pytest.raises(InputError, match=r"t\.csv\.gz: (cannot be read as CSV|the file is empty)"):
         read_frame(tmp_path / "t.csv.gz")
+
+
+def test_a_cover_sheet_is_told_so(tmp_path):
+    with pd.ExcelWriter(tmp_path / "t.xlsx") as book:
+        pd.DataFrame({"Report of 2024": ["by me", "for you"]}).to_excel(book, sheet_name="Cover", index=False)
+        FRAME.to_excel(book, sheet_name="Data", index=False)
+    with pytest.raises(InputError, match="the first of 2 sheets, 'Cover', does not begin with the names"):
+        read_frame(tmp_path / "t.xlsx")
+
+
+def test_a_parquet_index_with_the_name_of_a_column_is_refused_by_name(tmp_path):
+    FRAME.rename_axis("c").to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(InputError, match="its index and one of its columns are both called 'c': rename one"):
+        read_frame(tmp_path / "t.parquet")
+
+
+def test_formulas_that_nothing_has_worked_out_are_named(tmp_path):
+    from openpyxl import Workbook
+
+    book = Workbook()
+    for row in (["x", "y"], [1, "=A2*2"], [2, "=A3*2"]):
+        book.active.append(row)
+    book.save(tmp_path / "t.xlsx")
+    with pytest.raises(InputError, match="column 'y' holds formulas, and the file does not hold what they"):
+        read_frame(tmp_path / "t.xlsx")

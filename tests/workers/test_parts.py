@@ -238,3 +238,22 @@ def test_ctrl_c_ends_the_workers_in_silence(seconds: float) -> None:
     assert run.returncode == 130 and out == ""
     assert "Traceback" not in said and "error" not in said.lower()
     assert not any(Path(f"/proc/{pid}").exists() for pid in found)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends a signal")
+def test_ctrl_c_waits_for_the_workers_to_begin_though_another_thread_receives_it() -> None:
+    program = (
+        "import os, signal, threading, time\n"
+        "from online_laplace.workers import fan_out\n"
+        "threading.Thread(target=time.sleep, args=(5,), daemon=True).start()\n"
+        "try:\n"
+        "    with fan_out._ctrl_c_held_back():\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        time.sleep(0.2)\n"
+        "        print('begun')\n"
+        "    print('went on')\n"
+        "except KeyboardInterrupt:\n"
+        "    print('stopped')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "begun\nstopped\n", done.stderr

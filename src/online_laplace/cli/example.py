@@ -21,7 +21,7 @@ def example(
     from online_laplace.files.earlier import Kind
     from online_laplace.files.outputs import Output, check_outputs, write_output
 
-    if file.suffix.lower() != ".csv":
+    if not file.name.lower().endswith(".csv"):
         raise InputError(f"{file} must end in .csv, which is what will be in it")
     content = example_table()
     ours = Kind("the example", lambda path: path.read_bytes() == content)

@@ -49,7 +49,7 @@ def fit(
         ),
     ] = defaults.PRESET,
     time_limit: Annotated[
-        float | None, typer.Option(help="Seconds that the fit of a preset may take.", min=0.0)
+        float | None, typer.Option(help="Seconds that the fit of a preset may take.")
     ] = None,
     groups: Annotated[
         str | None,
@@ -99,7 +99,7 @@ def fit(
     # Imported here so that `--help` does not wait for torch.
     from online_laplace.estimators.forecast import forecast
     from online_laplace.estimators.model_folder import check_model_folder
-    from online_laplace.files.earlier import SUMMARY
+    from online_laplace.files.earlier import LEARNT
     from online_laplace.files.folders import lies_in
     from online_laplace.files.outputs import Protected, check_outputs
     from online_laplace.tables.columns import Columns
@@ -142,7 +142,7 @@ def fit(
             raise InputError(
                 f"{name} {path} lies in --out {out}, which holds the model alone: name another folder"
             )
-    check_outputs(outputs(("--json", json_file, SUMMARY)), [Protected("the table to fit", data)], force=force)
+    check_outputs(outputs(("--json", json_file, LEARNT)), [Protected("the table to fit", data)], force=force)
 
     def check_size(count: int, columns: int) -> None:
         # The target is no feature; a text column becomes one feature at least.
@@ -158,7 +158,11 @@ def fit(
     remarks: list[str] = []
     frame = read_frame(data, sample=rows, seed=seed, check_size=check_size, on_remark=remarks.append)
     wanted = task if len(candidates) > 1 else next(iter(candidates))
-    decided = decide_task(frame, target, wanted)
+    try:
+        decided = decide_task(frame, target, wanted)
+    except InputError as error:
+        # Such as that only the first sheet was read, which may be why.
+        raise InputError("; ".join([str(error), *remarks])) from error
 
     def say_what_was_decided(columns: Columns) -> None:
         hint = (f"hint: {decided.hint}",) if decided.hint else ()

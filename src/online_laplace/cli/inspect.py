@@ -32,7 +32,7 @@ def inspect(
     # Imported here so that `--help` does not wait for torch.
     from online_laplace.cli.options import model_read, outputs, write_json, write_whole
     from online_laplace.estimators.model_folder import PAGE as PAGE_NAME
-    from online_laplace.files.earlier import PAGE, SUMMARY
+    from online_laplace.files.earlier import LEARNT, PAGE
     from online_laplace.files.outputs import Protected, check_outputs, same_file
     from online_laplace.inspection.page import render_page
     from online_laplace.inspection.subject import Subject
@@ -52,7 +52,7 @@ def inspect(
     protected = [one for one in model_read(folder) if one.path != page_of_model]
     if data is not None:
         protected.append(Protected("the table to assess", data))
-    named = outputs(("--page", target, PAGE), ("--json", json_file, SUMMARY))
+    named = outputs(("--page", target, PAGE), ("--json", json_file, LEARNT))
     check_outputs(named, protected, force=force)
     rows, where = rows_to_assess(model, None if data is None else read_frame(data))
     found, scores = learnt(model), assessed(model, rows, where)

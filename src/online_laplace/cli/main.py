@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+from typer.core import TyperCommand, TyperGroup
 
 from online_laplace._version import __version__
 from online_laplace.cli.archive import pack, unpack
@@ -21,10 +22,31 @@ from online_laplace.cli.reproduce import reproduce
 from online_laplace.cli.select import select
 from online_laplace.cli.train import train
 from online_laplace.errors import OnlineLaplaceError
+from online_laplace.files.paths import brief
 from online_laplace.process import prepare
 from online_laplace.terminal import shown
 
+
+def _plain(parameters: list[Any]) -> list[Any]:
+    """Parameters whose help does not show Python's names: list[str] of several values, bool of a flag."""
+    for one in parameters:
+        if one.nargs == -1 or getattr(one, "is_flag", False):
+            one.display_type_rich = lambda ctx: None
+    return parameters
+
+
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> Any:
+        return _plain(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    def get_params(self, ctx: Any) -> Any:
+        return _plain(super().get_params(ctx))
+
+
 app = typer.Typer(
+    cls=_Group,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -48,14 +70,10 @@ def common(
     """What can be asked without a command."""
 
 
-app.command()(example)
-app.command()(train)
-app.command()(select)
-app.command()(fit)
-app.command()(predict)
-app.command()(inspect)
-for _command in (reproduce, redraw, export, pack, unpack):
-    app.command()(_command)
+for _command in (
+    example, train, select, fit, predict, inspect, reproduce, redraw, export, pack, unpack,
+):  # fmt: skip
+    app.command(cls=_Command)(_command)
 
 
 def main() -> None:
@@ -64,7 +82,15 @@ def main() -> None:
     try:
         app()
     except OnlineLaplaceError as error:
-        # A message may quote a name with brackets in it, which is text and not markup.
-        message = f"[bold red]error:[/] {escape(shown(error))}"
-        Console(stderr=True).print(message, highlight=False, emoji=False, soft_wrap=True)
-        sys.exit(2)
+        _end(str(error))
+    except OSError as error:
+        # What no check foresaw, such as a disk that fails: what it says is enough, with the file it is about.
+        place = "" if error.filename is None else f"{brief(error.filename)}: "
+        _end(f"{place}{error.strerror or error}")
+
+
+def _end(words: str) -> None:
+    # A message may quote a name with brackets in it, which is text and not markup.
+    message = f"[bold red]error:[/] {escape(shown(words))}"
+    Console(stderr=True).print(message, highlight=False, emoji=False, soft_wrap=True)
+    sys.exit(2)

@@ -44,16 +44,17 @@ def names(text: str) -> list[str]:
 
 def widths(text: str) -> tuple[int, ...]:
     """Read `50,50` as (50, 50)."""
-    try:
-        return tuple(int(part) for part in names(text))
-    except ValueError as error:
-        raise InputError(f"--hidden takes whole numbers such as 50 or 50,50, not {text!r}") from error
+    parts = [part.strip() for part in text.split(",")]
+    # int() would take 1_0 and digits of other scripts too.
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        raise InputError(f"--hidden takes whole numbers such as 50 or 50,50, not {text!r}")
+    return tuple(map(int, parts))
 
 
 def levels(text: str) -> list[float]:
     """Read `0.05,0.5` as [0.05, 0.5]: levels of quantiles, none of them twice. Raises InputError."""
     try:
-        found = [float(part) for part in names(text)]
+        found = [float(part) for part in text.split(",")] if text else []
     except ValueError:
         found = [-1.0]
     if not all(0 < level < 1 for level in found) or len(set(found)) < len(found):

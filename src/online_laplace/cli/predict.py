@@ -38,13 +38,15 @@ def predict(
     The column outside_range names the columns in which a row lies outside what the model was trained on.
     """
     # Imported here so that `--help` does not wait for torch.
+    import pandas as pd
+
     from online_laplace.cli.options import levels, model_read, names, outputs, write_json
     from online_laplace.errors import InputError
     from online_laplace.files.earlier import OUTSIDE, PREDICTIONS, SUMMARY
     from online_laplace.files.outputs import Protected, check_outputs
-    from online_laplace.tables.columns import kept_before
     from online_laplace.tables.console import score_lines
     from online_laplace.tables.findings import assessment
+    from online_laplace.tables.keeping import check_kept, read_kept
     from online_laplace.tables.model import TableModel
     from online_laplace.tables.reading import read_frame
     from online_laplace.tables.writing import STDOUT, check_kind, write_frame
@@ -67,9 +69,11 @@ def predict(
     model = TableModel.load(folder)
     frame = read_frame(data, on_remark=note, fewest=1)
     predictions = model.predict(frame, coverage, asked)
+    check_kept(names(keep), frame, list(predictions.columns))
+    kept = read_kept(data, names(keep), len(frame))
     unseen = model.columns.unseen(frame)
     scores, obstacle = assessment(model, frame)
-    write_frame(kept_before(predictions, frame, names(keep)), out)
+    write_frame(pd.concat([kept, predictions], axis=1), out)
 
     for column, found in unseen.items():
         listed = ", ".join(f"{text!r} ({count}×)" for text, count in list(found.items())[:5])
@@ -89,7 +93,11 @@ def predict(
         tell(f"{name}: {text}", stderr=piped)
     if json_file is not None:
         classes = model.columns.labels is not None
-        told = {"classes": model.estimator.classes_.tolist()} if classes else {"coverage": coverage}
+        told = (
+            {"classes": model.columns.written(model.estimator.classes_)}
+            if classes
+            else {"coverage": coverage}
+        )
         summary = {
             "rows": len(predictions),
             **told,

@@ -26,7 +26,7 @@ from online_laplace.cli.options import (
     write_whole,
 )
 from online_laplace.errors import InputError
-from online_laplace.files.earlier import PLOT, SUMMARY, plot_metadata
+from online_laplace.files.earlier import PLOT, RANKING, plot_metadata
 from online_laplace.files.outputs import check_outputs
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def select(
     if plot is not None and plot.suffix.lower() not in PICTURES:
         raise InputError(f"--plot {plot}: its kind is not known: name it {', '.join(PICTURES)}")
     check_outputs(
-        outputs(("--plot", plot, PLOT), ("--json", json_file, SUMMARY)), tables_read([table]), force=force
+        outputs(("--plot", plot, PLOT), ("--json", json_file, RANKING)), tables_read([table]), force=force
     )
     (opened,) = read_tables(
         [table], target=target, drop=drop, drop_unusable=drop_unusable, missing=missing, decimal=decimal

@@ -22,14 +22,14 @@ from online_laplace.cli.options import (
     widths,
     write_json,
 )
-from online_laplace.files.earlier import SUMMARY
+from online_laplace.files.earlier import RECORDS
 from online_laplace.files.outputs import check_outputs
 
 
 def train(
     tables: Annotated[
         list[str],
-        typer.Argument(metavar="TABLES...", help="Embedded tables, or files: .csv, .tsv, .parquet, .xlsx."),
+        typer.Argument(help="Embedded tables, or files: .csv, .tsv, .parquet, .xlsx."),
     ],
     procedure: Annotated[
         str, typer.Option(help="One or more of ol, lm, offline, retrain, default; comma-separated.")
@@ -101,7 +101,7 @@ def train(
     }
     given = {name: value for name, value in chosen.items() if value is not None}
     ways = trainings(names(procedure), given)
-    check_outputs(outputs(("--json", json_file, SUMMARY)), tables_read(tables), force=force)
+    check_outputs(outputs(("--json", json_file, RECORDS)), tables_read(tables), force=force)
     opened = read_tables(
         tables, target=target, drop=drop, drop_unusable=drop_unusable, missing=missing, decimal=decimal
     )

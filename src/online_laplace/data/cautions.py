@@ -76,13 +76,16 @@ def _gross(what: str, values: Floats, advice: str) -> list[str]:
     if spread == 0:
         return []
     far = np.flatnonzero(np.abs(values - middle) > GROSS * spread)
-    if (
-        len(far) == 0 or len(far) > COPIES * len(values) + 1
-    ):  # many such values are no errors but a heavy tail
+    if len(far) == 0:
         return []
     one = values[far[np.abs(values[far] - middle).argmax()]]
-    many = f"{len(far)} values" if len(far) > 1 else "a value"
     middle_half = f"half of all lie from {lower:g} to {upper:g}"
+    if len(far) > 1 and (values[far] == one).all():
+        advice = "if that stands for a missing value, empty these cells"
+        return [f"{what} is {one:g} in {len(far):,} rows, far from all others ({middle_half}): {advice}"]
+    if len(far) > COPIES * len(values) + 1:  # many different ones are no errors but a heavy tail
+        return []
+    many = f"{len(far)} values" if len(far) > 1 else "a value"
     return [f"{what} has {many} far from all others, such as {one:g} ({middle_half}): {advice}"]
 
 

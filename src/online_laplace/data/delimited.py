@@ -15,9 +15,15 @@ from typing import IO, cast
 
 from online_laplace.errors import InputError
 
+_DOUBLE = ": in such files double quotes enclose a cell, and single ones are part of it"
 
-def read_lines(source: Traversable, separator: str = ",") -> Generator[tuple[int, list[str]]]:
+
+def read_lines(
+    source: Traversable, separator: str = ",", *, as_they_are: bool = False
+) -> Generator[tuple[int, list[str]]]:
     """Line number and cells of every line that is not blank, one at a time; a .gz file is unpacked.
+
+    Spaces after a separator are no part of a cell, unless cells are wanted `as_they_are`.
 
     Raises:
         InputError: the source is no text in UTF-8, or its quotes do not match.
@@ -25,12 +31,13 @@ def read_lines(source: Traversable, separator: str = ",") -> Generator[tuple[int
     try:
         # utf-8-sig: spreadsheets like to put a byte-order mark before the first name.
         with _opened(source) as content, io.TextIOWrapper(content, "utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter=separator, skipinitialspace=True, strict=True)
+            reader = csv.reader(file, delimiter=separator, skipinitialspace=not as_they_are, strict=True)
             for cells in reader:
                 if len(cells) > 1 or any(map(str.strip, cells)):
                     yield reader.line_num, cells
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read as CSV text in UTF-8: {error}") from error
+        advice = ": save it as CSV in UTF-8" if isinstance(error, UnicodeDecodeError) else ""
+        raise InputError(f"cannot be read as CSV text in UTF-8: {error}{advice}") from error
 
 
 @contextmanager
@@ -55,6 +62,10 @@ def read_rows(
     header = next(lines, None)
     if header is None:
         raise InputError("the file is empty: a header and at least two rows of data are needed")
+    if header[1][0].casefold().startswith("sep="):
+        raise InputError(f"the first line, {separator.join(header[1])!r}, is for Excel alone: remove it")
+    if all(len(cell) > 1 and cell[0] == cell[-1] == "'" for cell in header[1]):
+        raise InputError(f"the names in the header stand in single quotes, such as {header[1][0]}{_DOUBLE}")
     names = column_names(header[1], fewest)
 
     def rows() -> Iterator[tuple[int, list[str]]]:
@@ -62,10 +73,17 @@ def read_rows(
             if len(cells) != len(names):
                 raise InputError(
                     f"row {row} (line {line}) has {len(cells)} fields, but the header has {len(names)}"
+                    f"{_hint_of_quotes(cells)}"
                 )
             yield line, cells
 
     return names, rows()
+
+
+def _hint_of_quotes(cells: Sequence[str]) -> str:
+    """What to do where single quotes seem to enclose separators."""
+    begun = any(cell.startswith("'") and not cell.endswith("'") for cell in cells)
+    return f"; some cells begin with a single quote{_DOUBLE}" if begun else ""
 
 
 def column_names(cells: Sequence[str], fewest: int = 2) -> list[str]:
@@ -78,8 +96,8 @@ def column_names(cells: Sequence[str], fewest: int = 2) -> list[str]:
     names = [name if name and not _controls(name) else f"column {j}" for j, name in enumerate(joined, 1)]
     if len(names) < fewest:
         raise InputError(
-            f"only one column, {names[0]!r}: at least one feature and a target are needed "
-            "(commas separate the columns of a .csv file, tabs those of a .tsv file)"
+            f"only one column, {names[0]!r}: at least one feature and a target are needed, with their names "
+            "in the first line (commas separate the columns of a .csv file, tabs those of a .tsv file)"
         )
     for j, name in enumerate(names):
         if name in names[:j]:

@@ -11,6 +11,9 @@ from online_laplace.errors import InputError
 
 Rows = NDArray[np.int64]
 
+# More than anybody has asked for, and few enough to be listed.
+MOST_SPLITS = 10_000
+
 
 @dataclass(frozen=True, eq=False)
 class Split:
@@ -18,6 +21,12 @@ class Split:
 
     train: Rows
     test: Rows
+
+
+def check_count(name: str, count: int) -> None:
+    """Refuse a number of splits that is none, or a slip of the keys. Raises InputError."""
+    if not 1 <= count <= MOST_SPLITS:
+        raise InputError(f"{name} must be at least 1 and at most {MOST_SPLITS:,}, not {count}")
 
 
 def paper_splits(n: int, count: int, seed: int = 1, test_fraction: float = 0.1) -> list[Split]:
@@ -33,8 +42,7 @@ def paper_splits(n: int, count: int, seed: int = 1, test_fraction: float = 0.1) 
     Raises:
         InputError: count < 1, a seed numpy does not take, or a side of the split left without rows.
     """
-    if count < 1:
-        raise InputError(f"the number of splits must be at least 1, got {count}")
+    check_count("the number of splits", count)
     if not 0 <= seed < 2**32:
         raise InputError(f"the seed of the splits must be between 0 and 2**32 - 1, got {seed}")
     cut = round((1 - test_fraction) * n)

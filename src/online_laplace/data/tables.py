@@ -11,6 +11,7 @@ from pathlib import Path
 from online_laplace.data.checks import Floats, check_arrays
 from online_laplace.data.delimited import number, read_rows
 from online_laplace.errors import InputError, known_name
+from online_laplace.files.paths import check_readable
 
 TABLES = ("housing", "concrete", "energy", "wine", "yacht")
 
@@ -46,10 +47,7 @@ def load_table(name_or_path: str | os.PathLike[str]) -> Table:
         name = known_name("table", text, TABLES)
         return _read(resources.files("online_laplace.data") / "tables" / f"{name}.csv", name)
     path = Path(text)
-    if not path.exists():
-        raise InputError(f"{path}: no such file")
-    if path.is_dir():
-        raise InputError(f"{path}: is a folder, not a CSV file")
+    check_readable(path)
     try:
         return _read(path, path.stem)
     except InputError as error:
@@ -60,7 +58,7 @@ def is_path(text: str) -> bool:
     """Tell a path from the name of an embedded table."""
     if text in TABLES:
         return False
-    return Path(text).name != text or Path(text).suffix != "" or Path(text).is_file()
+    return Path(text).name != text or Path(text).suffix != "" or os.path.isfile(text)
 
 
 def _read(source: Traversable, name: str) -> Table:

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from online_laplace.errors import OnlineLaplaceError
+from online_laplace.errors import TrainingFailedError
 from online_laplace.model.model import Model
 from online_laplace.model.prior import Hyper
 from online_laplace.posterior.posterior import Posterior
@@ -17,10 +17,6 @@ from online_laplace.types import Rows
 
 # Enough rows to see that a factor is worthless, and cheap beside the factor itself.
 ROWS_TRIED = 50
-
-
-class TrainingFailedError(OnlineLaplaceError):
-    """No member came to weights that can be used; the message says what happened to the first."""
 
 
 def usable_snapshots(model: Model, rows: Rows, trained: Trained) -> tuple[Snapshots, list[int]]:

@@ -54,7 +54,7 @@ WORDS = {
     ),
     "score": Words(
         "{score}",
-        "{score} in the target's units, mean ± standard error over {splits} splits.",
+        "{score} in the target's units, {splits}.",
         "{score}: a point with an error bar for each method on each table.",
     ),
     "evolution": Words(

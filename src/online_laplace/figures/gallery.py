@@ -63,12 +63,16 @@ def _plans(results: Results) -> Iterator[_Plan]:
     yield _Plan("weights", weights.draw, _words("weights", table=first))
     yield _Plan("convergence", convergence.draw, _words("convergence"))
     for name, score in scores.SCORES.items():
-        words = _words("score", score=score[0].upper() + score[1:], splits=len(results.splits))
+        words = _words("score", score=score[0].upper() + score[1:], splits=_splits(len(results.splits)))
         yield _Plan(name, partial(scores.draw, name=name), words)
     for table in results.tables:
         words = _words("evolution", table=table)
         yield _Plan(f"evolution_{table}", partial(evolution.draw, table=table), words)
     yield _Plan("update", update.draw, _words("update", table=first))
+
+
+def _splits(count: int) -> str:
+    return "of one split" if count == 1 else f"mean ± standard error over {count} splits"
 
 
 def _words(name: str, **details: object) -> Words:

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from online_laplace.errors import InputError
 
+# What file systems allow a name, in bytes.
+_LONGEST_NAME = 255
+
 
 class StoreError(InputError):
     """A store cannot be used or written; what it already holds is safe."""
@@ -19,8 +22,7 @@ def write_bytes(path: Path, content: bytes) -> None:
     Raises StoreError, with the reason, where the disk refuses.
     """
     target = Path(os.path.realpath(path))
-    # The process id keeps two writers of the same file out of each other's way: the last one wins, whole.
-    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    beside = part_of(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with beside.open("wb") as file:
@@ -36,6 +38,17 @@ def write_bytes(path: Path, content: bytes) -> None:
     finally:
         with suppress(OSError):
             beside.unlink()  # it is there only if it was not moved in
+
+
+def part_of(target: Path) -> Path:
+    """Where a file is written before it is moved in: beside its place, under a name that fits as well.
+
+    The process id keeps two writers of the same file out of each other's way: the last one wins, whole.
+    """
+    end = f".{os.getpid()}.part"
+    # A file's own name may have all the bytes that a name can; half of a character is as good as none.
+    name = os.fsencode(target.name)[: _LONGEST_NAME - len(end) - 1].decode(errors="ignore")
+    return target.with_name(f".{name}{end}")
 
 
 def reason_of(error: BaseException) -> str:

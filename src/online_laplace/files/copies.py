@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from online_laplace.errors import InputError
+from online_laplace.files.earlier import holds_model
 from online_laplace.files.folders import check_folder, lies_in
 
 _RECORDS = "results.json"
@@ -21,6 +22,8 @@ def check_copy(results: Path, target: Path) -> None:
     if lies_in(target, results):
         raise InputError(f"{target} lies in {results}, which is copied: name a folder outside it")
     check_folder(target)
+    if holds_model(target):
+        raise InputError(f"{target} is the folder of a model, which holds nothing else: name another one")
     names = (_RECORDS, *_OTHERS)
     there = next((name for name in names if (target / name).exists()), None)
     if there is not None and not _is_copy(target):

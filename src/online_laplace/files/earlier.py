@@ -1,13 +1,12 @@
 """How an earlier output of ours is told from a file of the user's, by what is in it and not by its name.
 
-JSON has the keys that our commands write, predictions have exactly our columns, a page and a picture
-name the program that made them, and an archive begins with a store's header.
+JSON has the keys that our commands write, a page and a picture name the program that made them, and an
+archive begins with a store's header. Predictions are plain tables, which have no room for such a sign and
+which people go on to edit: no file of that kind is taken for ours.
 """
 
 from __future__ import annotations
 
-import csv
-import gzip
 import json
 import tarfile
 import zlib
@@ -16,81 +15,55 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 PROGRAM = "online-laplace"
+# What a model's folder consists of, and what its document says that it is.
+MODEL_DOCUMENT, MODEL_PAGE, MODEL_FORMAT = "model.json", "inspect.html", "online-laplace model"
+# How the report of an experiment begins, as a page and as a text.
+REPORT_TITLE = "Online Laplace, reproduced"
 PAGE_MARK = f'<meta name="generator" content="{PROGRAM}">'
-PREDICTED = ("mean", "std", "lower", "upper")
 # Predictions of classes: the likeliest, and the probability of each, such as `probability=setosa`.
 CLASS, PROBABILITY = "class", "probability="
 # Behind either: quantiles that were asked for, such as `q0.05`, and where a row is outside the training rows.
 QUANTILE, OUTSIDE = "q", "outside_range"
 
-# The keys of what fit and inspect, predict, and select write; train writes a list of records.
-_SUMMARIES = (
-    {"target", "features", "noise_std", "log_evidence", "outcome", "assessment"},
-    {"target", "features", "classes", "log_evidence", "outcome", "assessment"},
-    {"rows", "coverage", "unseen", "assessment"},
-    {"rows", "classes", "unseen", "assessment"},
-    {"rank_correlation", "ranked"},
-)
+# The keys of what fit and inspect, predict and select write, and of the records that train lists.
+_LEARNT = {"target", "features", "log_evidence", "outcome", "assessment"}
+_PREDICTED = {"rows", "unseen", "assessment"}
+_RANKED = {"rank_correlation", "ranked"}
 _RECORD = {"table", "procedure", "split", "outcome"}
 # A page of the version before pages named their program.
 _UNMARKED_PAGE = '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>A model of '
 _HEAD = 4096
-_LONGEST_HEADER = 2**16
 _LARGEST_SUMMARY = 2**28
 
 
 class Kind(NamedTuple):
-    """A kind of output: what it is called, and whether a file is one that we wrote."""
+    """A kind of output: what it is called, and whether a file is one that we wrote, where that shows."""
 
     words: str
-    wrote: Callable[[Path], bool]
+    wrote: Callable[[Path], bool] | None
 
 
-def _is_summary(path: Path) -> bool:
-    if path.stat().st_size > _LARGEST_SUMMARY:
-        return False
-    value: Any = json.loads(path.read_bytes())
-    if isinstance(value, list):
-        return bool(value) and all(isinstance(one, dict) and one.keys() >= _RECORD for one in value)
-    return isinstance(value, dict) and any(value.keys() >= keys for keys in _SUMMARIES)
+def _has(keys: set[str]) -> Callable[[Path], bool]:
+    """Whether a file is JSON with these keys, or a list of such objects."""
 
-
-def _is_predictions(path: Path) -> bool:
-    if path.suffix.lower() in (".parquet", ".pq"):
-        from pyarrow import ArrowException
-        from pyarrow.parquet import read_schema
-
-        try:
-            return _are_predicted(read_schema(path).names)
-        except ArrowException:
+    def wrote(path: Path) -> bool:
+        if path.stat().st_size > _LARGEST_SUMMARY:
             return False
-    packed = path.name.lower().endswith(".gz")
-    opened = gzip.open(path, "rt", encoding="utf-8") if packed else path.open(encoding="utf-8", newline="")
-    with opened as file:
-        lines = [file.readline(_LONGEST_HEADER)]
-    return any(_are_predicted(next(csv.reader(lines, delimiter=separator))) for separator in (",", "\t"))
+        value: Any = json.loads(path.read_bytes())
+        each = value if isinstance(value, list) else [value]
+        return bool(each) and all(isinstance(one, dict) and one.keys() >= keys for one in each)
 
-
-def _are_predicted(names: list[str]) -> bool:
-    """Whether these are the columns of predictions, of a number or of classes.
-
-    Those that were kept of the user's stand before ours, and only where the last one says whose the file is.
-    """
-    ours = names[:-1] if names[-1:] == [OUTSIDE] else names
-    while ours and ours[-1].startswith(QUANTILE) and ours[-1][len(QUANTILE) :].replace(".", "").isdigit():
-        ours = ours[:-1]
-    classes = 0
-    while classes < len(ours) and ours[-1 - classes].startswith(PROBABILITY):
-        classes += 1
-    width = len(PREDICTED) if classes == 0 else classes + 1
-    kept, found = ours[:-width], tuple(ours[-width:])
-    predicted = found == PREDICTED if classes == 0 else classes >= 2 and found[0] == CLASS
-    return predicted and (not kept or names[-1] == OUTSIDE)
+    return wrote
 
 
 def _is_page(path: Path) -> bool:
     head = _head(path).decode(errors="replace")
     return head.startswith(_UNMARKED_PAGE) or (head.startswith("<!doctype html>") and PAGE_MARK in head)
+
+
+def _is_report(path: Path) -> bool:
+    head = _head(path).decode(errors="replace")
+    return head.startswith(f"# {REPORT_TITLE}") or f"<title>{REPORT_TITLE}" in head
 
 
 def _is_plot(path: Path) -> bool:
@@ -115,11 +88,20 @@ def plot_metadata(suffix: str) -> dict[str, str]:
 def is_earlier(path: Path, kind: Kind) -> bool:
     """Whether a file is an earlier output of this kind; what cannot be read is not."""
     try:
-        return kind.wrote(path)
+        return kind.wrote is not None and kind.wrote(path)
     except (OSError, ValueError, IndexError, EOFError, RecursionError, ImportError):
         return False
-    except (tarfile.TarError, zlib.error, csv.Error, StopIteration):
+    except (tarfile.TarError, zlib.error):
         return False
+
+
+def holds_model(folder: Path) -> bool:
+    """Whether a folder is that of a model of ours, which holds nothing else."""
+    try:
+        value: Any = json.loads((folder / MODEL_DOCUMENT).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and value.get("format") == MODEL_FORMAT
 
 
 def _head(path: Path) -> bytes:
@@ -127,8 +109,12 @@ def _head(path: Path) -> bytes:
         return file.read(_HEAD)
 
 
-SUMMARY = Kind("a summary", _is_summary)
-PREDICTIONS = Kind("predictions", _is_predictions)
+LEARNT = Kind("what was learnt", _has(_LEARNT))
+SUMMARY = Kind("a summary of predictions", _has(_PREDICTED))
+RANKING = Kind("a ranking", _has(_RANKED))
+RECORDS = Kind("records of training", _has(_RECORD))
+PREDICTIONS = Kind("predictions", None)
 PAGE = Kind("a page", _is_page)
+REPORT = Kind("a report", _is_report)
 PLOT = Kind("a plot", _is_plot)
 ARCHIVE = Kind("an archive", _is_archive)

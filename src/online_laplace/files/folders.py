@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from online_laplace.errors import InputError
+from online_laplace.files.paths import check_path
 
 
 def check_folder(folder: Path) -> None:
@@ -16,6 +17,7 @@ def check_folder(folder: Path) -> None:
     Raises:
         InputError: `folder` is a file, or the disk would refuse.
     """
+    check_path(folder)
     place = Path(os.path.realpath(folder))
     if place.exists() and not place.is_dir():
         raise InputError(f"{folder} is a file: name a folder")

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from online_laplace.errors import InputError
 from online_laplace.files.atomic import StoreError, reason_of, write_bytes
-from online_laplace.files.earlier import Kind, is_earlier
+from online_laplace.files.earlier import MODEL_PAGE, PAGE, Kind, holds_model, is_earlier
+from online_laplace.files.paths import check_path
 
 
 class Output(NamedTuple):
@@ -32,12 +33,13 @@ def check_outputs(outputs: Sequence[Output], protected: Sequence[Protected], *, 
     """Refuse outputs that cannot be written, are one and the same, or would destroy something.
 
     An existing file gives way if it is empty, if it is an earlier output of the same kind, or with `force`;
-    what is `protected` never does.
+    what is `protected` never does, and no file goes into the folder of a model, which is ours alone.
 
     Raises:
         InputError: it names the output and what is in its way.
     """
     for place, output in enumerate(outputs):
+        check_path(output.path)
         name = f"{output.option} {output.path}"
         for words, path in protected:
             if same_file(output.path, path):
@@ -45,13 +47,15 @@ def check_outputs(outputs: Sequence[Output], protected: Sequence[Protected], *, 
         for other in outputs[:place]:
             if same_file(output.path, other.path):
                 raise InputError(f"{name} is the file of {other.option} {other.path} too: name another file")
+        _refuse_model_folder(name, output)
         there = _look(name, output.path)
         # A pipe or a device holds nothing, and neither does an empty file.
         if there is None or force or not stat.S_ISREG(there.st_mode) or there.st_size == 0:
             continue
         if not is_earlier(output.path, output.kind):
+            whose = f" and was not written by online-laplace as {output.kind.words}"
             raise InputError(
-                f"{name} exists and was not written by online-laplace as {output.kind.words}: "
+                f"{name} exists{whose if output.kind.wrote is not None else ''}: "
                 "name another file, or --force to overwrite it"
             )
 
@@ -73,11 +77,20 @@ def write_output(name: str, path: Path, content: bytes) -> None:
 def same_file(one: Path, other: Path) -> bool:
     """Whether two paths lead to one file, by symbolic or hard links too. A device is never the same."""
     for path in (one, other):
-        if path.exists() and not path.is_file() and not path.is_dir():
+        if os.path.exists(path) and not path.is_file() and not path.is_dir():
             return False
     if os.path.realpath(one) == os.path.realpath(other):
         return True
-    return one.exists() and other.exists() and os.path.samefile(one, other)
+    return os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
+
+
+def _refuse_model_folder(name: str, output: Output) -> None:
+    """The next `fit` into such a folder would find a foreign file in it. Raises InputError."""
+    target = Path(os.path.realpath(output.path))
+    if output.kind is PAGE and target.name == MODEL_PAGE:
+        return  # where a model's own page is
+    if holds_model(target.parent):
+        raise InputError(f"{name} lies in the folder of a model, which holds nothing else: name another one")
 
 
 def _look(name: str, path: Path) -> os.stat_result | None:

@@ -56,7 +56,7 @@ def statistics(tangent: TangentModel, hyper: Hyper, H: Precision, fit: Fit) -> S
     """Gather them from a factorised curvature and a mean."""
     gamma = H.group_gamma()
     return Statistics(
-        norm=hyper.prior.sum(fit.mu.square()),
+        norm=hyper.prior.norm(fit.mu),
         gamma=gamma,
         misfit=fit.misfit,
         spent=H.scale_gamma() if tangent.scales > 1 else gamma.sum(-1, keepdim=True),

@@ -6,7 +6,7 @@ import numpy as np
 
 from online_laplace.estimators.labels import places
 from online_laplace.inspection.subject import Subject
-from online_laplace.pages.charts import Chart, altair, axis_title, rows
+from online_laplace.pages.charts import INK, Chart, altair, axis_title, rows
 from online_laplace.pages.words import wrapped
 from online_laplace.predictive.reliability import reliability
 from online_laplace.style import BLUE, GREY
@@ -18,7 +18,7 @@ DRAWN_BINS = 10
 def confusion_chart(subject: Subject) -> Chart:
     """Numbers of rows by true and predicted class, shaded by their share of the true class."""
     alt = altair()
-    classes = [str(label) for label in subject.estimator.classes_]
+    classes = [str(label) for label in subject.model.columns.written(subject.estimator.classes_)]
     k = len(classes)
     counts = np.zeros((k, k), dtype=int)
     taken = subject.estimator.predict_proba(subject.X).argmax(axis=1)
@@ -41,9 +41,10 @@ def confusion_chart(subject: Subject) -> Chart:
         alt.Tooltip("rows:Q"),
         alt.Tooltip("share:Q", title="share of the true class", format=".0%"),
     ]
-    shade = alt.Color("share:Q", legend=None, scale=alt.Scale(domain=[0, 1], range=["#eaf2f8", BLUE]))
-    cells = alt.Chart(data).mark_rect(stroke="white", strokeWidth=1).encode(x, y, shade, tooltip=tips)
-    ink = alt.condition("datum.share > 0.55", alt.value("white"), alt.value("#1d1d1f"))
+    # What is empty shows the page's own paper, light or dark.
+    shade = alt.Opacity("share:Q", legend=None, scale=alt.Scale(domain=[0, 1], range=[0.06, 1]))
+    cells = alt.Chart(data).mark_rect(color=BLUE).encode(x, y, shade, tooltip=tips)
+    ink = alt.condition("datum.share > 0.55", alt.value("white"), alt.value(INK))
     drawn = cells
     if k <= 12:  # more leave no room for a number in every cell
         drawn = cells + alt.Chart(data).mark_text(aria=False).encode(x, y, text="rows:Q", color=ink)

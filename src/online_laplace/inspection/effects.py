@@ -105,7 +105,7 @@ def _effect(subject: Subject, column: str, places: list[Any], settings: list[dic
     if subject.has_classes:
         p = subject.estimator.predict_proba(changed).reshape(shape)
         lower, upper = np.quantile(p, [0.25, 0.75], axis=1)
-        series = [str(label) for label in subject.estimator.classes_]
+        series = [str(label) for label in subject.model.columns.written(subject.estimator.classes_)]
         return Effect(column, places, series, p.mean(axis=1), lower, upper, "the middle half of the rows")
     each = subject.estimator.predict(changed).reshape(shape)
     mean = each.mean(axis=1)

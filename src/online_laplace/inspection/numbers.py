@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from online_laplace.data.checks import Floats
+from online_laplace.estimators.distribution import PredictiveDistribution
 from online_laplace.inspection.subject import Subject
 from online_laplace.pages.charts import Chart, altair, axis_title, rows
 from online_laplace.pages.words import FOUR_DIGITS, axis_format, readable
-from online_laplace.predictive.coverage import LEVELS, coverages
+from online_laplace.predictive.coverage import LEVELS
 from online_laplace.style import BLUE, GREY, ORANGE, SKY
 
 # More points than this hide each other, and make a file that no browser likes.
@@ -122,18 +123,18 @@ def _residuals(subject: Subject, data: Any, mean: Floats, residual: Floats, wors
 
 def calibration_charts(subject: Subject) -> list[Chart]:
     """How often the truth lay inside intervals of every size, and where in its distribution it fell."""
-    pit = subject.estimator.predict_dist(subject.X).cdf(subject.y).ravel()
-    return [_coverage(subject, pit), _where_it_fell(subject, pit)]
+    predicted = subject.estimator.predict_dist(subject.X)
+    return [_coverage(subject, predicted), _where_it_fell(subject, predicted.cdf(subject.y).ravel())]
 
 
-def _coverage(subject: Subject, pit: Floats) -> Chart:
+def _coverage(subject: Subject, predicted: PredictiveDistribution) -> Chart:
     alt = altair()
     levels = np.linspace(0, 1, 51)
     # Two standard errors of a share among that many rows: what chance alone would do.
-    chance = 2 * np.sqrt(levels * (1 - levels) / len(pit))
+    chance = 2 * np.sqrt(levels * (1 - levels) / len(subject.y))
     data = rows(
         expected=levels,
-        observed=coverages(pit, levels),
+        observed=predicted.coverages(subject.y, levels),
         low=np.clip(levels - chance, 0, 1),
         high=np.clip(levels + chance, 0, 1),
     )
@@ -147,15 +148,17 @@ def _coverage(subject: Subject, pit: Floats) -> Chart:
     tips = [alt.Tooltip(f"{name}:Q", format=".0%") for name in ("expected", "observed")]
     line = base.mark_line(color=BLUE, point={"color": BLUE, "size": 14})
     line = line.encode(x, alt.Y("observed:Q", title=y_title, axis=percent), tooltip=tips)
-    listed = [[f"{level:.0%}", f"{share:.0%}"] for level, share in zip(LEVELS, coverages(pit), strict=True)]
+    shares = zip(LEVELS, predicted.coverages(subject.y), strict=True)
+    listed = [[f"{level:.0%}", f"{share:.0%}"] for level, share in shares]
+    whole = " Those of counts end at whole numbers and hold more." if predicted.counts else ""
     return Chart(
         "Coverage of intervals",
         f"On the {subject.where}. Honest intervals lie on the dashed line, up to chance (grey). "
         "Above it they are "
-        "too wide, below it too narrow.",
+        f"too wide, below it too narrow.{whole}",
         "Share of rows inside central intervals against the share expected: "
         + ", ".join(f"{observed} inside the {expected} intervals" for expected, observed in listed)
-        + f", of {len(pit):,} rows.",
+        + f", of {len(subject.y):,} rows.",
         band + diagonal + line,
         table=(["interval", "rows inside"], listed),
     )

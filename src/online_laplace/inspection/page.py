@@ -16,9 +16,15 @@ from online_laplace.inspection.verdict import verdict
 from online_laplace.pages.document import Document, pairs, table
 from online_laplace.pages.words import readable
 
-# What the columns of the estimators' leaderboards are called, and which of them are shares of one.
+# What the columns of the estimators' leaderboards are called, and how their numbers are shown.
 _TITLES = {"mean_weight": "weight in the mean", "rmse": "RMSE", "log_likelihood": "log-likelihood"}
-_SHARES = ("weight", "mean_weight")
+_FORMATS = {
+    "weight": ".1%",
+    "mean_weight": ".1%",
+    "log_likelihood": ",.3f",
+    "log_evidence": ",.1f",
+    "seconds": ",.1f",
+}
 
 
 def render_page(subject: Subject, lines: Sequence[tuple[str, str]]) -> str:
@@ -62,6 +68,8 @@ def _effects(page: Document, subject: Subject) -> str:
 def _leaderboard(candidates: Sequence[Mapping[str, Any]]) -> str:
     """Every candidate of the pool and its part in it, as the estimator lists them."""
     names = list(candidates[0])
+    if all(one.get("mean_weight") == one["weight"] for one in candidates):  # as of classes
+        names.remove("mean_weight")
     rows = [[_shown(name, one.get(name)) for name in names] for one in candidates]
     words = (
         "What was trained side by side, the heaviest first; the weight is each one's part in what is "
@@ -76,4 +84,6 @@ def _shown(name: str, value: Any) -> str:
         return "–"
     if isinstance(value, str):
         return value
-    return f"{value:.1%}" if name in _SHARES else readable(float(value), 4)
+    if name in _FORMATS:
+        return format(float(value), _FORMATS[name]).replace("-", "−")
+    return readable(float(value), 4)

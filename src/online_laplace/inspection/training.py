@@ -46,8 +46,9 @@ def training_charts(subject: Subject) -> list[Chart]:
     history = subject.estimator.history_
     if "steps" not in history:
         return []
-    # A likelihood of classes has no β, and a quantity that is no number anywhere has no picture.
-    shown = [name for name in QUANTITIES if not (subject.has_classes and name == "beta")]
+    # Likelihoods of classes and counts have no β, and a quantity that is no number anywhere has no picture.
+    scales = subject.estimator._fit.networks.model.likelihood.scales
+    shown = [name for name in QUANTITIES if name != "beta" or scales]
     return [chart for name in shown if (chart := _history(history, name)) is not None]
 
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from online_laplace.estimators.labels import places
 from online_laplace.inspection.subject import Subject
-from online_laplace.predictive.coverage import coverages
 from online_laplace.predictive.reliability import reliability
 
 _FLATTERED = "training rows"
@@ -26,14 +25,16 @@ def _of_numbers(subject: Subject) -> str:
     predicted = subject.estimator.predict_dist(subject.X)
     typical = float(np.median(np.abs(subject.y - predicted.mean())))
     guess = float(np.median(np.abs(subject.y - np.median(subject.y))))
-    inside = float(coverages(predicted.cdf(subject.y), [0.9])[0])
+    inside = float(predicted.coverages(subject.y, [0.9])[0])
     rows = _rows(subject)
+    # Intervals of counts end at whole numbers, and hold more than they say.
+    judged = "" if predicted.counts and inside > 0.9 else _judged(inside, 0.9, len(subject.y))
     first = (
         f"Predictions of {subject.target} are typically within ± {subject.amount(typical)} of the "
         "truth: half "
         f"of them are closer. The same guess for every row would be within ± {subject.amount(guess)}."
     )
-    return f"{first} The 90% intervals held {inside:.0%} of {rows}{_judged(inside, 0.9, len(subject.y))}."
+    return f"{first} The 90% intervals held {inside:.0%} of {rows}{judged}."
 
 
 def _of_classes(subject: Subject) -> str:

@@ -11,17 +11,17 @@ from online_laplace.errors import MissingExtraError
 from online_laplace.pages.words import wrapped
 
 # One look for light and dark: ink is the page's own colour, so that no chart has to know which it is.
-_INK = "currentColor"
+INK = "currentColor"
 CONFIG: dict[str, Any] = {
     "background": None,
     "font": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif",
     "view": {"stroke": None},
     "axis": {
-        "labelColor": _INK,
-        "titleColor": _INK,
-        "tickColor": _INK,
-        "domainColor": _INK,
-        "gridColor": _INK,
+        "labelColor": INK,
+        "titleColor": INK,
+        "tickColor": INK,
+        "domainColor": INK,
+        "gridColor": INK,
         "gridOpacity": 0.12,
         "domainOpacity": 0.5,
         "tickOpacity": 0.5,
@@ -32,8 +32,8 @@ CONFIG: dict[str, Any] = {
         "tickCount": 5,
     },
     "legend": {
-        "labelColor": _INK,
-        "titleColor": _INK,
+        "labelColor": INK,
+        "titleColor": INK,
         "labelFontSize": 12,
         "orient": "top",
         "direction": "horizontal",
@@ -44,7 +44,7 @@ CONFIG: dict[str, Any] = {
         "symbolOpacity": 1,
         "symbolStrokeWidth": 3,
     },
-    "text": {"color": _INK},
+    "text": {"color": INK},
 }
 
 

@@ -24,8 +24,13 @@ def readable(value: float, digits: int = 3) -> str:
 
 
 def axis_format(values: Iterable[float]) -> str:
-    """A d3 format for the ticks of an axis: 250,000, 1.2M, and powers of ten where those would be long."""
+    """A d3 format for the ticks of an axis: 250,000, 1.2M, and powers of ten where those would be long.
+
+    Below ten thousand nothing separates thousands: these may be years.
+    """
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    if 1e-3 <= largest < 1e4:
+        return ".9~r"
     if largest == 0 or 1e-3 <= largest < 1e6:
         return ",.9~r"
     return ".6~s" if 1e6 <= largest < 1e9 else ".4~e"

@@ -65,13 +65,15 @@ class Posterior:
             return joint
         likelihood = self.model.likelihood
         if not likelihood.mean_is_output:
-            raise InputError("a covariance with noise is defined where targets are outputs and a noise alone")
+            raise InputError(
+                "such targets, as counts are, have no joint covariance here: ask for standard deviations"
+            )
         m, k = X.shape[-2], likelihood.targets
         by_row = joint.unflatten(-1, (m, -1)).unflatten(-3, (m, -1))  # (…, m, outputs, m, outputs)
         joint = by_row[..., :, :k, :, :k].flatten(-4, -3).flatten(-2)
         predicted: Any = self.predict(X)
-        variance = predicted.noise_variance.expand_as(predicted.mean).flatten(-2)
-        joint.diagonal(dim1=-2, dim2=-1).add_(variance)
+        # The variance of a t is not the sum of its parts.
+        joint.diagonal(dim1=-2, dim2=-1).copy_(predicted.variance.flatten(-2))
         return joint
 
     def sample(self, X: Tensor, count: int, generator: torch.Generator, *, noise: bool = False) -> Tensor:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from online_laplace.data import TABLES
+from online_laplace.data.splits import check_count
 from online_laplace.errors import InputError, known_name
 from online_laplace.protocol.specification import Specification
 
@@ -72,7 +73,8 @@ class Profile:
         for kind, chosen in (("table", self.tables), ("procedure", self.procedures)):
             if not chosen or len(set(chosen)) < len(chosen):
                 raise InputError(f"name at least one {kind}, and each only once; got {list(chosen)}")
-        for name in ("splits", "splits_per_batch", "threads"):
+        check_count("splits", self.splits)
+        for name in ("splits_per_batch", "threads"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -42,12 +43,13 @@ class Claim(NamedTuple):
 
 
 def check_claims(results: Results) -> list[Claim]:
-    """Every claim that these results can test; those that need a procedure that was not run say so."""
+    """Every claim; those that need a procedure that was not run, or more splits than one, are not tested."""
     ran = set(results.header["profile"]["procedures"])
     claims = []
     for text, statistic, needs, judge in _CLAIMS:
         tables = results.tables if needs <= ran else []
-        claims.append(Claim(text, statistic, [judge(results, table) for table in tables]))
+        found = [judge(results, table) for table in tables]
+        claims.append(Claim(text, statistic, [finding for finding in found if finding is not None]))
     return claims
 
 
@@ -84,7 +86,8 @@ def _larger_updates(results: Results, table: str) -> Finding:
     larger = trends.larger_lm_updates(results, table)
     if len(larger) == 0:
         return Finding(table, "no stored updates", False)
-    return Finding(table, f"{larger.sum()} of {len(larger)} splits", larger.mean() > 0.5)
+    splits = "split" if len(larger) == 1 else "splits"
+    return Finding(table, f"{larger.sum()} of {len(larger)} {splits}", larger.mean() > 0.5)
 
 
 def _busier(results: Results, table: str) -> Finding:
@@ -117,8 +120,10 @@ def _best_or_second(results: Results, table: str) -> Finding:
     return Finding(table, f"place {place}, {best.mean - mine.mean:.2f} behind the best", place <= 2)
 
 
-def _alike(results: Results, table: str) -> Finding:
+def _alike(results: Results, table: str) -> Finding | None:
     difference = trends.paired(results, table, OL, LM)
+    if math.isnan(difference.error):
+        return None  # one split has no standard error to judge by
     value = f"OL − LM = {difference.mean:.2f} ± {difference.error:.2f}"
     if table in ("energy", "yacht"):
         last = trends.ranking(results, table)[-1] == LM
@@ -126,9 +131,11 @@ def _alike(results: Results, table: str) -> Finding:
     return Finding(table, value, abs(difference.mean) < 2 * difference.error)
 
 
-def _offline_behind(results: Results, table: str) -> Finding:
+def _offline_behind(results: Results, table: str) -> Finding | None:
     offline = max((OFFLINE_F, OFFLINE_H), key=lambda m: results.spread(table, m, "test_log_likelihood").mean)
     difference = trends.paired(results, table, OL, offline)
+    if math.isnan(difference.error):
+        return None
     behind = difference.mean > difference.error
     value = f"OL − best offline = {difference.mean:.2f} ± {difference.error:.2f}"
     return Finding(table, value, behind if table != "yacht" else not behind)
@@ -147,7 +154,7 @@ def _no_overfitting(results: Results, table: str) -> Finding:
 
 
 # Claim, statistic, the procedures it needs, and how it is judged on one table.
-_CLAIMS: tuple[tuple[str, str, set[str], Callable[[Results, str], Finding]], ...] = (
+_CLAIMS: tuple[tuple[str, str, set[str], Callable[[Results, str], Finding | None]], ...] = (
     (
         "The Laplace evidence L_f never exceeds the tangent model's evidence L_h.",
         "The smallest L_h − L_f over all observations of all runs, in nats.",

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from online_laplace.figures import Drawn
+from online_laplace.files.earlier import REPORT_TITLE
 from online_laplace.report import trends
 from online_laplace.report.claims import HOLDS, IN_PART, UNTESTED, Claim, check_claims
-from online_laplace.store.provenance import changed_sources
+from online_laplace.store.provenance import changed_words
 from online_laplace.store.results import Results, Spread
 
 
@@ -38,6 +39,7 @@ class Report:
     summary: list[str]
     warnings: list[str]
     grids: list[Grid]
+    further_grids: list[Grid]
     claims: list[Claim]
     figures: list[Drawn]
     settings: list[tuple[str, str]]
@@ -47,6 +49,9 @@ class Report:
 _GRIDS = (
     ("test_log_likelihood", "Test log-likelihood", +1),
     ("test_rmse", "Test RMSE", -1),
+)
+# Those that are looked up rather than read.
+_FURTHER = (
     ("crps", "Test CRPS", -1),
     ("coverage_90", "Share of test targets inside their 90% interval", 0),
     ("train_log_likelihood", "Train log-likelihood", 0),
@@ -57,14 +62,18 @@ _GRIDS = (
 )
 
 
+_MOST_DIGITS = 6
+
+
 def compose(results: Results, figures: list[Drawn]) -> Report:
     """Gather the content of the report."""
     claims = check_claims(results)
     return Report(
-        title=f"Online Laplace, reproduced: the {results.header['profile']['name']} profile",
+        title=f"{REPORT_TITLE}: the {results.header['profile']['name']} profile",
         summary=_summary(results, claims),
         warnings=_warnings(results),
         grids=[_grid(results, *entry) for entry in _GRIDS],
+        further_grids=[_grid(results, *entry) for entry in _FURTHER],
         claims=claims,
         figures=figures,
         settings=_settings(results),
@@ -79,11 +88,11 @@ def _summary(results: Results, claims: list[Claim]) -> list[str]:
     outcomes = Counter(record["outcome"] for record in results.records)
     firsts = Counter(trends.ranking(results, table)[0].label for table in results.tables)
     return [
-        f"{len(results.tables)} tables, {profile['splits']} splits, "
+        f"{_counted(len(results.tables), 'table')}, {_counted(profile['splits'], 'split')}, "
         f"{', '.join(profile['procedures'])}: {len(results.records)} results, each the score of one network "
         "on held-out rows under the linearised Laplace predictive.",
         "Highest mean test log-likelihood: "
-        + ", ".join(f"{label} on {_tables(count)}" for label, count in firsts.most_common())
+        + ", ".join(f"{label} on {_counted(count, 'table')}" for label, count in firsts.most_common())
         + ".",
         f"Of {len(tested)} claims tested, {held} hold on every table, {partly} on some and "
         f"{len(tested) - held - partly} on none.",
@@ -91,8 +100,8 @@ def _summary(results: Results, claims: list[Claim]) -> list[str]:
     ]
 
 
-def _tables(count: int) -> str:
-    return f"{count} table" if count == 1 else f"{count} tables"
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _warnings(results: Results) -> list[str]:
@@ -103,10 +112,8 @@ def _warnings(results: Results) -> list[str]:
             "This run is shorter than the published one: fewer splits and steps. Claims about where training "
             "ends are judged too early here."
         )
-    if changed := changed_sources(results.header["sources"]):
-        found.append(
-            f"These results are older than the code: {', '.join(changed)} changed since they were computed."
-        )
+    if changed := changed_words(results.header["sources"]):
+        found.append(f"These results are older than the code: {changed} changed since they were computed.")
     for record in results.records:
         if record["outcome_detail"]:
             found.append(
@@ -123,9 +130,10 @@ def _grid(results: Results, name: str, title: str, direction: int) -> Grid:
         spreads = [results.spread(table, method, name) for method in methods]
         marks = _marks(spreads, direction)
         rows.append((table, [Cell(_text(s), m) for s, m in zip(spreads, marks, strict=True)]))
-    note = "Mean ± standard error over splits."
+    several = results.header["profile"]["splits"] > 1
+    note = "Mean ± standard error over splits." if several else "Of one split."
     if direction:
-        note += " ★ best, • within one standard error of the best."
+        note += " ★ best, • within one standard error of the best." if several else " ★ best."
     return Grid(title, note, [method.label for method in methods], rows)
 
 
@@ -151,8 +159,11 @@ def _text(s: Spread) -> str:
     if s.runs == 0:
         return "–"
     digits = 3 if abs(s.mean) < 10 else 2 if abs(s.mean) < 100 else 1
+    known = s.error > 1e-5 * abs(s.mean)  # less is none, and neither is that of one split
+    if known:  # a standard error is never shown as zero
+        digits = min(max(digits, -math.floor(math.log10(s.error))), _MOST_DIGITS)
     mean = f"{s.mean:.{digits}f}".replace("-", "−")
-    return mean if math.isnan(s.error) else f"{mean} ± {s.error:.{digits}f}"
+    return f"{mean} ± {s.error:.{digits}f}" if known else mean
 
 
 def _settings(results: Results) -> list[tuple[str, str]]:

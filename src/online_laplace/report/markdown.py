@@ -17,6 +17,8 @@ def render_markdown(report: Report, figure_folder: str) -> str:
     parts += [_grid(grid) for grid in report.grids]
     parts.append("## The paper's claims, checked")
     parts += [_claim(number, claim) for number, claim in enumerate(report.claims, start=1)]
+    parts.append("## More tables")
+    parts += [_grid(grid) for grid in report.further_grids]
     parts.append("## Figures")
     for figure in report.figures:
         words = figure.words

@@ -30,6 +30,10 @@ def render_page(report: Report, trajectories: Chart) -> str:
     page.section("results", "Results", f"<p>{escape(_METHODS)}</p>{grids}")
     page.section("claims", "The paper's claims, checked", "\n".join(_claim(claim) for claim in report.claims))
     page.section("trajectories", "Trajectories", page.charts([trajectories]))
+    inside = "\n".join(_grid(grid) for grid in report.further_grids)
+    titles = escape(", ".join(grid.title for grid in report.further_grids))
+    folded = f'<details class="numbers"><summary>{titles}</summary>{inside}</details>'
+    page.section("further-results", "More tables", folded)
     shown = [figure for figure in report.figures if not figure.name.startswith("evolution_")]
     page.section("figures", "Figures", "\n".join(_figure(page, figure) for figure in shown))
     words = "<p>Every setting of the protocol, and the versions that computed it.</p>"

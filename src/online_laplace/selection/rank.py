@@ -13,6 +13,7 @@ from scipy.stats import spearmanr
 
 from online_laplace import defaults
 from online_laplace.data import Table, check_arrays
+from online_laplace.data.splits import check_count
 from online_laplace.ensemble.architecture import Architecture, combine
 from online_laplace.errors import InputError, known_name
 from online_laplace.protocol.runner import Record, run_procedure
@@ -106,8 +107,7 @@ def select_on_table(
     Each trains by Gauss-Newton and keeps the weights of highest L_f, so that evidence and held-out score are
     those of the same network. `on_candidate` is called with each candidate before its turn.
     """
-    if splits < 1:
-        raise InputError(f"at least one split is needed, not {splits}")
+    check_count("splits", splits)
     known_name("way to rank", by, RANKS)
     specifications = [
         Specification(

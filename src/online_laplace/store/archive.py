@@ -11,10 +11,11 @@ import zlib
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-from online_laplace.files.atomic import StoreError
+from online_laplace.files.atomic import StoreError, part_of
 from online_laplace.files.earlier import ARCHIVE
 from online_laplace.files.folders import check_folder, lies_in, made_folder
 from online_laplace.files.outputs import Output, Protected, check_outputs
+from online_laplace.files.paths import check_path, check_readable
 from online_laplace.store.store import Store
 
 _CARRIED = ("store.json", "results", "checkpoints")
@@ -30,13 +31,14 @@ def pack_store(folder: Path, archive: Path, *, force: bool = False) -> None:
 
     An existing file is replaced if it is such an archive, or with `force`. Raises InputError.
     """
+    check_path(archive)
     Store.open(folder)
     if lies_in(archive, folder):
         raise StoreError(f"{archive} lies in {folder}, which it would hold: name a file outside it")
     held = [Protected("a file of the store", path) for path in folder.rglob("*") if path.is_file()]
     check_folder(archive.parent)
     target = Path(os.path.realpath(archive))  # a link stays a link
-    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    beside = part_of(target)
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
         check_outputs([Output("the archive", archive, ARCHIVE)], held, force=force)
@@ -54,14 +56,15 @@ def pack_store(folder: Path, archive: Path, *, force: bool = False) -> None:
 
 
 def unpack_store(archive: Path, folder: Path) -> None:
-    """Fill a new or empty folder from `pack_store`'s file, wholly or not at all. Raises StoreError."""
+    """Fill a new or empty folder from `pack_store`'s file, wholly or not at all. Raises InputError."""
+    check_readable(archive)
     check_folder(folder)
     if folder.is_dir() and any(folder.iterdir()):
         raise StoreError(f"{folder} is not empty: choose another folder to unpack {archive.name} into")
     place = Path(os.path.realpath(folder))
     # An empty folder stays the user's own: it is filled from within and not replaced.
     inside = place if place.is_dir() else place.parent
-    beside = inside / f".{place.name}.{os.getpid()}.part"
+    beside = inside / part_of(place).name
     try:
         with made_folder(inside):
             beside.mkdir()

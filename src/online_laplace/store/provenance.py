@@ -35,6 +35,10 @@ _CARRIERS = ("train/checkpoint.py",)
 _NUMERICAL_FILES = ("evidence.py", "memory.py", "types.py", "protocol/batch.py", "protocol/runner.py")
 
 
+# Of many files that changed, so many are named.
+_MOST_NAMED = 3
+
+
 def versions() -> dict[str, str]:
     """The versions of everything that takes part in training."""
     return {
@@ -72,6 +76,13 @@ def changed_sources(recorded: Mapping[str, str]) -> list[str]:
     """The recorded files that differ now or are gone. A file that is new cannot have made old numbers."""
     now = source_digests()
     return [name for name, digest in recorded.items() if name not in _CARRIERS and now.get(name) != digest]
+
+
+def changed_words(recorded: Mapping[str, str]) -> str:
+    """Which sources have changed since, in a few words: the first of them by name; "" for none."""
+    changed = changed_sources(recorded)
+    more = f" and {len(changed) - _MOST_NAMED} more files" if len(changed) > _MOST_NAMED else ""
+    return ", ".join(changed[:_MOST_NAMED]) + more
 
 
 def _digest(file: Traversable) -> str:

@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 from pydantic import Field, create_model
 
 from online_laplace.data import TABLES
+from online_laplace.data.splits import MOST_SPLITS
 from online_laplace.files.schema import Open, Positive, check
 from online_laplace.files.sealed import DamagedFileError
 from online_laplace.protocol.profile import COMPARED, Unit
 from online_laplace.protocol.runner import Record
 from online_laplace.protocol.specification import Specification
-
-# No experiment has more, and a header that says so must not make anybody wait.
-MOST_SPLITS = 10_000
 
 # What each procedure leaves a record of.
 OBJECTIVES = {"ol": {"laplace"}, "lm": {"tangent"}, "offline": {"laplace", "tangent"}}

@@ -19,6 +19,7 @@ from typing import Any
 from torch import Tensor
 
 from online_laplace.files.atomic import StoreError
+from online_laplace.files.paths import check_path
 from online_laplace.files.sealed import (
     DamagedFileError,
     canonical,
@@ -28,7 +29,7 @@ from online_laplace.files.sealed import (
     write_json,
 )
 from online_laplace.protocol.profile import Batch, Profile, Unit
-from online_laplace.store.provenance import changed_sources, hardware, source_digests, versions
+from online_laplace.store.provenance import changed_words, hardware, source_digests, versions
 
 FORMAT = 1
 
@@ -52,6 +53,7 @@ class Store:
     @classmethod
     def open(cls, folder: Path) -> Store:
         """Open what is there. Raises StoreError where there is no store, or not one this version reads."""
+        check_path(folder)
         path = folder / "store.json"
         if not path.is_file():
             raise StoreError(f"{folder} holds no results: there is no {path.name} in it")
@@ -74,6 +76,7 @@ class Store:
         Raises StoreError where the folder holds another experiment, or the same by other code, unless
         `restart` says to set that aside.
         """
+        check_path(folder)
         header = _header(profile)
         if folder.exists() and not folder.is_dir():
             raise StoreError(f"{folder} is a file: name a folder for the results")
@@ -99,8 +102,8 @@ class Store:
         stored, current = (header["versions"]["torch"] for header in (self.header, wanted))
         if stored != current:
             differing.append(f"torch is {stored} there, {current} now")
-        if changed := changed_sources(self.header["sources"]):
-            differing.append(f"the code has changed since ({', '.join(changed)})")
+        if changed := changed_words(self.header["sources"]):
+            differing.append(f"the code has changed since ({changed})")
         if differing:
             raise StoreError(
                 f"{self.folder} holds another run: {'; '.join(differing)}. "

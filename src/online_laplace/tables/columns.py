@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from online_laplace.errors import InputError, known_name
 from online_laplace.files.sealed import DamagedFileError
 from online_laplace.tables.kinds import (
+    EMPTY,
     LARGEST_WHOLE,
     different_texts,
     examine,
@@ -22,7 +23,7 @@ from online_laplace.tables.kinds import (
     row_count,
     texts_of,
 )
-from online_laplace.tables.notation import ENOUGH, Ambiguous, Notation, decimal_of, recognise
+from online_laplace.tables.notation import ENOUGH, Ambiguous, Notation, contradicting, decimal_of, recognise
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +38,8 @@ class Columns:
 
     `medians` fill the gaps of numeric columns where `missing` is "impute", and `notations` say how their
     numbers are written. `labels` says what the target's classes are, "text", "boolean" or "whole" numbers;
-    None for a target of numbers. `remarks` tell the person what was made of the table.
+    None for a target of numbers. `remarks` tell the person what was made of the table. `spellings` are the
+    classes as Python writes them and as the table does, where these differ.
     """
 
     target: str
@@ -50,6 +52,7 @@ class Columns:
     notations: tuple[Notation, ...] = ()
     target_notation: Notation = PLAIN
     remarks: tuple[str, ...] = ()
+    spellings: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def learn(
@@ -92,11 +95,16 @@ class Columns:
             raise refusal(kinds.problems, gaps)
         medians = tuple(float(np.nanmedian(numbers_of(used, *one))) for one in kinds.numeric.items())
         found = tuple(tuple(sorted(set(texts_of(used, name)))) for name in kinds.text)
+        remarks += [
+            f"column {name!r} has empty cells and the text {EMPTY!r}: taken as one category"
+            for name in kinds.text
+            if used[name].isna().any() and EMPTY in set(used[name])
+        ]
         _check_names(list(kinds.numeric), kinds.text, found)
         notation = _target_notation(frame, target, labels, decimal)
         if notation is not None and not notation.plain:
             remarks.append(f"the target {target!r} holds {notation.describe()}")
-        return cls(
+        columns = cls(
             target,
             missing,
             tuple(kinds.numeric),
@@ -108,6 +116,7 @@ class Columns:
             notation or PLAIN,
             tuple(remarks),
         )
+        return replace(columns, spellings=_spellings(frame, columns))
 
     @property
     def names(self) -> list[str]:
@@ -154,6 +163,11 @@ class Columns:
             )
         return values.astype(np.int64)
 
+    def written(self, classes: Any) -> list[Any]:
+        """Classes as the table had them: TRUE and 1.0, not True and 1."""
+        known = dict(self.spellings)
+        return [known.get(str(one), one) for one in classes.tolist()]
+
     def unseen(self, frame: pd.DataFrame) -> dict[str, dict[str, int]]:
         """For every text column, the categories the model has never met and in how many rows they are."""
         found: dict[str, dict[str, int]] = {}
@@ -189,22 +203,21 @@ class Columns:
         return found
 
 
+def _spellings(frame: pd.DataFrame, columns: Columns) -> tuple[tuple[str, str], ...]:
+    """How the target's texts write each class; none where that is Python's way, or not always the same."""
+    if columns.labels not in ("boolean", "whole") or not is_text(frame[columns.target]):
+        return ()
+    if frame[columns.target].isna().any():
+        return ()  # which is refused elsewhere, by name
+    texts = [text.strip() for text in frame[columns.target]]
+    pairs = dict.fromkeys(zip(map(str, columns.targets(frame).tolist()), texts, strict=True))
+    plain = all(one == other for one, other in pairs)
+    return () if plain or len({one for one, _ in pairs}) < len(pairs) else tuple(pairs)
+
+
 def check_column(frame: pd.DataFrame, name: str) -> None:
     """Refuse a column that is not there; columns are many and short, and half alike is not alike."""
     known_name("column", name, [str(column) for column in frame.columns], alike=0.7)
-
-
-def kept_before(predictions: pd.DataFrame, frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Predictions with columns of their table before them, as it has them. Raises InputError."""
-    import pandas as pd
-
-    for name in names:
-        check_column(frame, name)
-        if name in predictions.columns:
-            raise InputError(f"--keep {name}: the predictions have a column of that name too: rename yours")
-    if len(set(names)) < len(names):
-        raise InputError("--keep names a column twice")
-    return pd.concat([frame[list(names)].reset_index(drop=True), predictions], axis=1)
 
 
 def _check_present(frame: pd.DataFrame, names: Sequence[str]) -> None:
@@ -232,6 +245,9 @@ def _target_notation(
     if isinstance(found, Ambiguous):
         what = f"holds {found.example!r}, in which the comma may stand before decimals or between thousands"
         raise InputError(f"the target {target!r} {what}: say which with --decimal , or --decimal .")
+    if found is not None and decimal and (other := contradicting(texts, found, decimal)) is not None:
+        what = f"holds {other!r}, which --decimal {decimal} does not allow"
+        raise InputError(f"the target {target!r} {what}: mend one of them")
     if found is not None and found.kind == "clock":
         raise InputError(f"the target {target!r} holds times such as {texts[0]!r}: turn them into numbers")
     return found

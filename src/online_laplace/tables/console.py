@@ -120,18 +120,24 @@ def _candidates(found: dict[str, Any]) -> list[tuple[str, str]]:
     """What a pool predicts with, the heaviest first, and what the evidence says against no network at all."""
     board = found["leaderboard"]
     listed = [
-        ("candidate", f"{one['candidate']}, {one['steps']} steps: weight {one['weight']:.0%}, {_scores(one)}")
+        ("candidate", f"{_name(one)}: weight {one['weight']:.0%}, {_scores(one)}")
         for one in board
         if one["weight"] >= LEAST_SHOWN
     ]
-    most = max(board, key=lambda one: one["log_evidence"])
+    known = [one for one in board if one["log_evidence"] is not None]
+    most = max(known, key=lambda one: one["log_evidence"])
     against = [
         f"{most['log_evidence'] - max(rivals):+.1f} against a {name}"
         for name in ("constant", "linear")
-        if (rivals := [one["log_evidence"] for one in board if one["candidate"] == name])
+        if (rivals := [one["log_evidence"] for one in known if one["candidate"] == name])
     ]
-    words = f"highest for {most['candidate']}, {most['steps']} steps: {', '.join(against)} (nats)"
+    words = f"highest for {_name(most)}: {', '.join(against)} (nats)"
     return [*listed, ("evidence", words.replace("a linear", "a line"))]
+
+
+def _name(one: dict[str, Any]) -> str:
+    """A candidate and how long it was trained; a forest is grown at once."""
+    return f"{one['candidate']}, {one['steps']} steps" if one["steps"] else one["candidate"]
 
 
 def _scores(one: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ import torch
 from online_laplace.errors import InputError
 from online_laplace.estimators.labels import places
 from online_laplace.model.prior import pruned_precision
-from online_laplace.predictive.coverage import LEVELS, coverages
+from online_laplace.predictive.coverage import LEVELS
 from online_laplace.predictive.reliability import reliability
 from online_laplace.tables.model import TableModel
 
@@ -38,7 +38,7 @@ def learnt(model: TableModel) -> dict[str, Any]:
         "prior": estimator._fit.fixed["prior"],
         "members": estimator._fit.fixed["members"],
         "weights": networks.network.d_w,
-        **(_of_numbers(estimator) if model.columns.labels is None else _of_classes(estimator)),
+        **(_of_numbers(estimator) if model.columns.labels is None else _of_classes(model)),
         "effective_parameters": estimator.gamma_,
         "log_evidence": estimator.log_evidence_,
         "steps": estimator.n_iter_,
@@ -62,7 +62,9 @@ def pruned_groups(model: TableModel) -> list[str]:
 
 
 def _of_numbers(regressor: Any) -> dict[str, Any]:
-    target_std = float(regressor._fit.networks.target.std[0])
+    networks = regressor._fit.networks
+    # Not the scale of training: counts are not standardised, and gross errors do not stretch that of a t.
+    target_std = float(networks.target.inverse(networks.rows.y.cpu().numpy())[:, 0].std())
     return {
         "noise_std": float(regressor.noise_std_),
         "resolution": float(regressor.resolution_),
@@ -70,9 +72,10 @@ def _of_numbers(regressor: Any) -> dict[str, Any]:
     }
 
 
-def _of_classes(classifier: Any) -> dict[str, Any]:
+def _of_classes(model: TableModel) -> dict[str, Any]:
+    classifier = model.estimator
     return {
-        "classes": classifier.classes_.tolist(),
+        "classes": model.columns.written(classifier.classes_),
         "predictive": classifier.predictive_,
         "temperature": classifier.temperature_,
     }
@@ -93,8 +96,7 @@ def assessed(model: TableModel, rows: Rows, where: str) -> dict[str, Any]:
         "r2": 1 - float(np.mean(error**2)) / spread if spread > 0 else None,
         "log_likelihood": float(predicted.logpdf(y).mean()),
         "coverage": {
-            f"{level:g}": float(share)
-            for level, share in zip(LEVELS, coverages(predicted.cdf(y)), strict=True)
+            f"{level:g}": float(share) for level, share in zip(LEVELS, predicted.coverages(y), strict=True)
         },
     }
 

@@ -18,7 +18,9 @@ from online_laplace.errors import InputError
 from online_laplace.tables.notation import (
     Ambiguous,
     Notation,
+    contradicting,
     decimal_of,
+    is_nearly_number,
     is_number,
     recognise,
     share_of_dates,
@@ -63,13 +65,13 @@ def examine(frame: pd.DataFrame, decimal: str | None = None) -> Kinds:
     """The kind of every column; `decimal` is what stands before decimals, by default what most texts tell."""
     kinds = Kinds()
     texts = {name: different_texts(frame, name) for name in frame.columns if is_text(frame[name])}
-    decimal = decimal or decimal_of(texts.values())
+    likely = decimal or decimal_of(texts.values())
     for name in frame.columns:
         found = (
-            _kind_of_texts(frame, name, texts[name], decimal)
-            if name in texts
-            else _kind(frame, name, decimal)
+            _kind_of_texts(frame, name, texts[name], likely) if name in texts else _kind(frame, name, likely)
         )
+        if decimal and name in texts and isinstance(found, Notation):
+            found = _as_said(name, texts[name], found, decimal)
         if isinstance(found, Problem):
             kinds.problems.append(found)
         elif found is None:
@@ -225,6 +227,10 @@ def _kind_of_texts(
         return None
     if np.mean(plain) > 0.5:
         return Problem(name, f"holds numbers but also {texts[plain.index(False)]!r}", "mend that")
+    if all(map(is_nearly_number, texts)):
+        one, other = _unlike(texts)
+        what = f"holds numbers that are not all written in one known way, such as {one!r} and {other!r}"
+        return Problem(name, what, "write them as in -1234.5")
     units = units_of(texts)
     # 12 kg and 800 g; a few labels with numbers in them are none.
     written = sum(len(units_of([text])) for text in texts)
@@ -234,6 +240,24 @@ def _kind_of_texts(
             name, f"holds numbers in several units, such as {one!r} and {other!r}", "choose one unit"
         )
     return None
+
+
+def _unlike(texts: list[str]) -> tuple[str, str]:
+    """Two texts that are written in different ways, where there are such."""
+    plain = sorted(texts, key=is_number, reverse=True)
+
+    def marks(text: str) -> set[str]:
+        return set(text) - set("0123456789")
+
+    return plain[0], next((text for text in plain if marks(text) != marks(plain[0])), plain[-1])
+
+
+def _as_said(name: str, texts: list[str], found: Notation, decimal: str) -> Notation | Problem:
+    """The notation, unless the caller said that something else stands before decimals."""
+    other = contradicting(texts, found, decimal)
+    if other is None:
+        return found
+    return Problem(name, f"holds {other!r}, which --decimal {decimal} does not allow", "mend one of them")
 
 
 def _too_many(frame: pd.DataFrame, name: str) -> Problem | None:

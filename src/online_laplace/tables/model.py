@@ -61,9 +61,9 @@ class TableModel:
         """Fit `estimator` to a table, less a share `holdout` of its rows. Raises InputError.
 
         `labels` says what the classes are where it is a classifier; every class then keeps a row to fit.
-        `groups` is a column that is no input: rows with one value of it are left out together. `remarks` are
-        on the file, and join those on its columns. `on_ready` is called with the columns once
-        the table has passed its checks, before training.
+        `groups` is a column that is no input: rows with one value of it are held out, and left out of
+        training, together. `remarks` are on the file, and join those on its columns. `on_ready` is called
+        with the columns once the table has passed its checks, before training.
         """
         if len(frame) < 2:
             raise InputError(f"at least two rows of data are needed, got {len(frame)}")
@@ -71,7 +71,10 @@ class TableModel:
             raise InputError(f"--holdout is a share of the rows, from 0 to below 1, not {holdout:g}")
         together = None if groups is None else _groups(frame, groups, target)
         classes = None if labels is None else frame[target].map(str).to_numpy()
-        chosen = _part(len(frame), holdout, seed, classes)
+        if together is None or not holdout:
+            chosen = _part(len(frame), holdout, seed, classes)
+        else:
+            chosen = _part_by_groups(together, holdout, seed, classes)
         fitted_rows, out = (frame.iloc[rows].reset_index(drop=True) for rows in chosen)
         # Medians and categories too are learnt from the rows to fit alone: the others must stay unseen.
         columns = Columns.learn(
@@ -118,9 +121,9 @@ class TableModel:
             if len(quantiles):
                 raise InputError("quantiles are of numbers, and this model predicts classes: leave them out")
             p = self.estimator.predict_proba(features)
-            classes = self.estimator.classes_
+            classes = self.columns.written(self.estimator.classes_)
             each = {f"{PROBABILITY}{label}": p[:, i] for i, label in enumerate(classes)}
-            predictions = pd.DataFrame({CLASS: classes[p.argmax(axis=1)], **each})
+            predictions = pd.DataFrame({CLASS: [classes[i] for i in p.argmax(axis=1)], **each})
         else:
             predicted = self.estimator.predict_dist(features)
             lower, upper = predicted.interval(coverage)
@@ -215,6 +218,33 @@ def _part(
         shuffled = np.concatenate([np.delete(shuffled, first), shuffled[first]])
         out = min(out, rows - len(first))
     return np.sort(shuffled[out:]), np.sort(shuffled[:out])
+
+
+def _part_by_groups(
+    groups: np.ndarray, holdout: float, seed: int, classes: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Row numbers to fit and to hold out, each in order, where the rows of a group stay together.
+
+    Groups are drawn at random while they are within the share; where none is, the smallest is held out.
+    """
+    of = np.unique(groups, return_inverse=True)[1]
+    sizes = np.bincount(of)
+    kinds = 1 if classes is None else len(np.unique(classes))
+    out = np.zeros(len(of), dtype=bool)
+    drawn = np.random.default_rng(seed).permutation(len(sizes))
+    for place, one in enumerate([*drawn, *drawn[np.argsort(sizes[drawn], kind="stable")]]):
+        if place < len(drawn) and out.sum() + sizes[one] > holdout * len(of):
+            continue
+        if place >= len(drawn) and out.any():
+            break
+        rest = ~(out | (of == one))
+        if rest.sum() >= 2 and (classes is None or len(np.unique(classes[rest])) == kinds):
+            out |= of == one
+    if not out.any():
+        raise InputError(
+            f"--holdout {holdout:g}: no group can be held out whole with every class and two rows left to fit"
+        )
+    return np.flatnonzero(~out), np.flatnonzero(out)
 
 
 def _groups(frame: pd.DataFrame, name: str, target: str) -> NDArray[Any]:

@@ -20,6 +20,8 @@ _WRITTEN = re.compile(
     r"(?P<digits>[0-9.,][0-9.,'’\s]*?(?:[eE][+-]?[0-9]+)?)\s*"
     r"(?P<suffix>(?:[%‰$€£¥₹₽₩₺°]|°?[^\W\d_][^\W\d_/²³·^.]{0,11}(?:/[^\W\d_]{1,5})?[23²³]?\.?)?)"
 )
+# What other people and programs take for a number: (12), 1_000, 1.2D-01, 1.234,5.
+_NEARLY = re.compile(r"\(?[+-]?[$€£¥]?[0-9][0-9_.,'’\s]*(?:[dD][+-]?[0-9]+)?[%$€£¥]?\)?")
 _CLOCK = re.compile(r"([0-9]{1,3}):([0-5][0-9])(?::([0-5][0-9](?:\.[0-9]+)?))?(?:\s*([AaPp])\.?[Mm]\.?)?")
 # So many different texts of a column tell what stands before its decimals.
 ENOUGH = 1000
@@ -100,6 +102,11 @@ def is_number(text: str) -> bool:
     return _PLAIN.fullmatch(text.strip()) is not None
 
 
+def is_nearly_number(text: str) -> bool:
+    """Whether a person would take a text for a number, although no notation reads it."""
+    return _NEARLY.fullmatch(text.strip()) is not None
+
+
 def share_of_dates(texts: Sequence[str]) -> float:
     """How many of the texts look like dates, from 0 to 1."""
     return float(np.mean([_DATES.fullmatch(text.strip()) is not None for text in texts])) if texts else 0.0
@@ -153,6 +160,17 @@ def recognise(texts: Sequence[str], decimal: str | None = None) -> Notation | Am
     return Notation("number", *chosen, prefix, suffix)
 
 
+def contradicting(texts: Iterable[str], notation: Notation, said: str) -> str | None:
+    """A text with a decimal comma where the caller said that a point stands there.
+
+    Not the other way round: 1.5 is what every program writes, also into files of people who write 1,5.
+    """
+    if notation.kind != "number" or notation.decimal == said or said == ",":
+        return None
+    found = ((text, _WRITTEN.fullmatch(text.strip())) for text in texts)
+    return next((text for text, one in found if one and notation.decimal in one["digits"]), None)
+
+
 def decimal_of(columns: Iterable[Sequence[str]]) -> str | None:
     """What the columns of a file have before decimals, if those in which it can be told agree."""
     found = set()
@@ -180,6 +198,8 @@ def _value(found: re.Match[str], decimal: str, thousands: str) -> float:
     digits, _, exponent = _spaces_as_one(found["digits"]).replace("’", "'").replace("E", "e").partition("e")
     point, between = re.escape(decimal), re.escape(thousands)
     grouped = rf"[1-9][0-9]{{0,2}}(?:{between}[0-9]{{3}})+|" if thousands else ""
+    if thousands == ",":  # in India, 1,23,456: above a thousand, two digits a comma
+        grouped += r"[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}|"
     if not re.fullmatch(rf"(?:(?:{grouped}[0-9]+)(?:{point}[0-9]*)?|{point}[0-9]+)", digits):
         return np.nan
     if found["sign"] and found["inner"]:

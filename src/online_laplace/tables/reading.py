@@ -15,6 +15,7 @@ import numpy as np
 
 from online_laplace.data.delimited import column_names, read_lines, read_rows
 from online_laplace.errors import InputError, MissingExtraError
+from online_laplace.files.paths import check_readable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,8 +89,7 @@ def read_frame(
     """
     if sample is not None and sample < 2:
         raise InputError(f"a sample needs at least two rows, not {sample}")
-    if not path.is_file():
-        raise InputError(f"{path}: {'is a folder, not a file' if path.is_dir() else 'no such file'}")
+    check_readable(path)
     how = How(sample, seed, check_size, on_remark, fewest)
     suffix = kind_of(path)
     try:
@@ -98,7 +98,7 @@ def read_frame(
         if suffix in EXCEL:
             return _read_excel(path, how)
         if suffix in SEPARATORS:
-            return _read_text(path, SEPARATORS[suffix], how)
+            return _read_text(path, how)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     raise InputError(f"{path}: its kind is not known: name it {KINDS}")
@@ -111,9 +111,9 @@ def kind_of(path: Path) -> str:
     return inner if name.endswith(COMPRESSED) and inner in SEPARATORS else Path(name).suffix
 
 
-def _read_text(path: Path, usual: str, how: How) -> pd.DataFrame:
+def _read_text(path: Path, how: How) -> pd.DataFrame:
     pd = _pandas()
-    separator = _separator(path, usual)
+    separator = separator_of(path)
     names, lines = read_rows(path, separator, how.fewest)
     shape = Shape(tuple(names), sum(1 for _ in lines))
     chosen = how.choose(shape)
@@ -134,8 +134,9 @@ def _read_text(path: Path, usual: str, how: How) -> pd.DataFrame:
         raise InputError(f"cannot be read as a table: {error}") from error
 
 
-def _separator(path: Path, usual: str) -> str:
+def separator_of(path: Path) -> str:
     """The usual separator of the kind of file if that makes columns of it, else another that does."""
+    usual = SEPARATORS[kind_of(path)]
     others = (one for one in (";", "\t", ",", "|") if one != usual)
     found = {one: widths for one in (usual, *others) if (widths := _widths(path, one))}
     for separator, widths in found.items():
@@ -176,12 +177,18 @@ def _read_parquet(path: Path, how: How) -> pd.DataFrame:
     named = [name for name in frame.index.names if name is not None]
     if len(named) < frame.index.nlevels and any(name.startswith("__index_level_") for name in stored):
         how.remark("the index of the Parquet file has no name and is left out")
+    if twice := next((name for name in named if name in frame.columns), None):
+        raise InputError(f"its index and one of its columns are both called {twice!r}: rename one of them")
     frame = frame.reset_index(named).reset_index(drop=True) if named else frame.reset_index(drop=True)
     frame.columns = column_names([str(name) for name in frame.columns], how.fewest)
     return frame if chosen is None else frame.iloc[chosen].reset_index(drop=True)
 
 
-def _read_excel(path: Path, how: How) -> pd.DataFrame:
+def excel_cells(path: Path, **how: Any) -> tuple[list[str], pd.DataFrame]:
+    """The names of all sheets, and the cells of the first one's rows that are not empty; the header is one.
+
+    `how` is for pandas' read_excel. Raises InputError.
+    """
     pd = _pandas()
     try:
         import openpyxl  # noqa: F401  (pandas asks for it, in its own words)
@@ -190,20 +197,47 @@ def _read_excel(path: Path, how: How) -> pd.DataFrame:
     try:
         with pd.ExcelFile(path, engine="openpyxl") as book:
             sheets = book.sheet_names
-            cells = pd.read_excel(book, sheet_name=sheets[0], header=None, dtype=object)
+            cells = pd.read_excel(book, sheet_name=sheets[0], header=None, dtype=object, **how)
     except Exception as error:  # openpyxl lets through whatever zip files and XML can be wrong in
         raise InputError(f"cannot be read as an Excel file: {_first_line(error)}") from error
+    return sheets, cells.dropna(how="all")
+
+
+def _read_excel(path: Path, how: How) -> pd.DataFrame:
+    pd = _pandas()
+    sheets, cells = excel_cells(path)
+    header = [] if len(cells) == 0 else ["" if pd.isna(cell) else str(cell) for cell in cells.iloc[0]]
     if len(sheets) > 1:
         how.remark(f"the first of {len(sheets)} sheets is read, {sheets[0]!r}")
-    cells = cells.dropna(how="all").reset_index(drop=True)
+        if sum(map(bool, header)) < max(how.fewest, len(header) / 2):
+            raise InputError(
+                f"the first of {len(sheets)} sheets, {sheets[0]!r}, does not begin with the names of "
+                "columns: move the sheet of the table to the front, or save it as .csv"
+            )
     if len(cells) == 0:
         raise InputError("the file is empty: a header and at least two rows of data are needed")
-    header = ["" if pd.isna(cell) else str(cell) for cell in cells.iloc[0]]
     names = column_names(header, how.fewest)
     frame = cells.iloc[1:].reset_index(drop=True).infer_objects()
     frame.columns = names
+    if formula := next((name for name in names if _is_of_formulas(path, frame, name)), None):
+        raise InputError(
+            f"column {formula!r} holds formulas, and the file does not hold what they come to: open it in a "
+            "spreadsheet program and save it again, or save it as .csv"
+        )
     chosen = how.choose(Shape(tuple(names), len(frame)))
     return frame if chosen is None else frame.iloc[chosen].reset_index(drop=True)
+
+
+def _is_of_formulas(path: Path, frame: pd.DataFrame, name: str) -> bool:
+    """Whether a column that seems empty has formulas which no program has worked out."""
+    if not frame[name].isna().all():
+        return False
+    from openpyxl import load_workbook
+
+    with closing(load_workbook(path, read_only=True)) as book:
+        place = list(frame.columns).index(name)
+        rows = book.worksheets[0].iter_rows(values_only=True)
+        return any(str(row[place]).startswith("=") for row in rows if place < len(row))
 
 
 def _only(path: Path, separator: str, chosen: set[int]) -> io.StringIO:

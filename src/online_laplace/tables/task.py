@@ -21,6 +21,9 @@ TASKS = ("auto", "regression", "classification", "counts")
 MOST_WHOLE_CLASSES = 10
 LARGEST_SHARE = 0.05
 
+# Beyond that whole numbers are prices and the like, of which a Poisson distribution knows nothing.
+LARGEST_COUNT = 1000
+
 # What a label of a table's target can be.
 LABELS = ("text", "boolean", "whole")
 
@@ -64,7 +67,7 @@ def decide_task(frame: pd.DataFrame, target: str, wanted: str = "auto") -> Task:
     if kind in ("whole", "count") and _are_few(different, len(column)):
         why = f"the target holds {different} different whole numbers in {len(column):,} rows"
         return Task("classification", "whole", f"{why}; --task regression takes them as numbers")
-    if kind == "count":
+    if kind == "count" and column.max() <= LARGEST_COUNT:
         hint = "the target holds whole numbers from 0 on: if it counts something, there is --task counts"
         return Task("regression", hint=hint)
     return Task("regression")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ def check_kind(path: Path) -> None:
     """Refuse a name whose kind is not known, or a folder, before the work. Raises InputError."""
     if path == STDOUT:
         return
-    if path.is_dir():
+    if os.path.isdir(path):
         raise InputError(f"--out {path} is a folder: name a file")
     if kind_of(path) not in (*SEPARATORS, *PARQUET):
         raise InputError(f"--out {path}: its kind is not known: name it .csv, .tsv or .parquet")
@@ -44,7 +45,14 @@ def write_frame(frame: pd.DataFrame, path: Path) -> None:
         frame.to_csv(content, index=False, sep=SEPARATORS[suffix], float_format="%.17g")
     written = content.getvalue()
     if path == STDOUT:
-        sys.stdout.write(written.decode())
+        # As bytes: a table is in UTF-8 whatever the terminal shows. What stands for one may take text alone.
+        sys.stdout.flush()
+        raw = getattr(sys.stdout, "buffer", None)
+        if raw is None:
+            sys.stdout.write(written.decode())
+        else:
+            raw.write(written)
+            raw.flush()
         return
     # No time of day goes into the file: the same predictions are the same bytes.
     packed = gzip.compress(written, mtime=0) if path.name.lower().endswith(COMPRESSED) else written

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from joblib import Parallel, cpu_count, delayed, parallel_config
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from threadpoolctl import threadpool_limits
 
-from online_laplace.errors import InputError, MissingExtraError, OnlineLaplaceError, known_name
+from online_laplace.errors import InputError, MissingExtraError, ProcessLostError, known_name
 from online_laplace.files.atomic import StoreError
 from online_laplace.process import prepare
 from online_laplace.protocol.parts import Part, fitting, train_here
@@ -52,14 +53,10 @@ class Workers:
             raise InputError("--backend dask and --scheduler ADDRESS go together")
 
 
-class WorkerError(OnlineLaplaceError):
-    """A worker process is gone; the message says what to try."""
-
-
 def run_batches(folder: Path, batches: list[Batch], workers: Workers) -> list[str]:
     """Train every batch, each in one task; return the notes about files that were set aside.
 
-    A Dask worker that dies is replaced by another, which goes on from the checkpoint. Raises WorkerError
+    A Dask worker that dies is replaced by another, which goes on from the checkpoint. Raises ProcessLostError
     where a local worker died. A single worker is this process, and so is the one that has a CUDA device.
     """
     on_cuda = torch.device(Store.open(folder).profile.specification.device).type == "cuda"
@@ -79,7 +76,7 @@ def train_parts(
     """Train every part on one thread, the longest first, and return their records in the order of the parts.
 
     `on_progress` is called with the number of a part and its steps done. Without a count of workers there are
-    no more than memory can hold. Raises WorkerError where a worker died.
+    no more than memory can hold. Raises ProcessLostError where a worker died.
     """
     count = min(workers.count or fitting(parts, cpu_count()), len(parts))
     if count == 1:
@@ -96,7 +93,7 @@ def train_parts(
 
 
 def _spread(tasks: list[Any], workers: Workers, advice: str) -> list[Any]:
-    """What every task returns. Raises the first error of a task, and WorkerError where a process died."""
+    """What every task returns. Raises the first error of a task; ProcessLostError where one died."""
     count = min(workers.count or cpu_count(), len(tasks))
     try:
         with _engine(workers):
@@ -105,7 +102,7 @@ def _spread(tasks: list[Any], workers: Workers, advice: str) -> list[Any]:
                     Parallel(n_jobs=count)(delayed(_begin)() for _ in range(count))
             results = Parallel(n_jobs=count, batch_size=1)(tasks)
     except TerminatedWorkerError as error:
-        raise WorkerError(
+        raise ProcessLostError(
             "a worker process was killed, perhaps for want of memory (fewer --workers need less). " + advice
         ) from error
     return list(results)
@@ -134,15 +131,13 @@ def _engine(workers: Workers) -> AbstractContextManager[Any]:
 
 
 def _run_batch_here(folder: Path, batch: Batch, parent: int) -> list[str]:
-    with _plain_errors():
-        return run_watched(folder, batch, _as_worker_of(parent))
+    return run_watched(folder, batch, _as_worker_of(parent))
 
 
 def _run_batch_there(folder: Path, batch: Batch, parent: int) -> list[str]:
     if not (folder / "store.json").exists():
         raise StoreError(f"a worker does not see {folder}: --out must be on a disk that all workers share")
-    with _plain_errors():
-        return run_watched(folder, batch, lambda: None)
+    return run_watched(folder, batch, lambda: None)
 
 
 def _train_part(part: Part, progress: ProgressFile, parent: int) -> list[Record]:
@@ -152,8 +147,7 @@ def _train_part(part: Part, progress: ProgressFile, parent: int) -> list[Record]
         check()
         progress(step)
 
-    with _plain_errors():
-        records = part.train(on_step)
+    records = part.train(on_step)
     progress.write(part.steps)
     return records
 
@@ -178,28 +172,36 @@ def _as_worker_of(parent: int) -> Check:
 def _ctrl_c_held_back() -> Iterator[None]:
     """Put off Ctrl-C here, and for good in processes that begin meanwhile.
 
-    It reaches every process of the terminal, and the parent alone decides what becomes of it.
+    It reaches every process of the terminal, and the parent alone decides what becomes of it. Blocking it is
+    for the processes that begin, which inherit that; here another thread may receive it all the same, and
+    Python would interrupt this one, halfway through their beginning.
     """
     if sys.platform == "win32":
         yield
         return
     resource_tracker.ensure_running()  # begun later, it would let Ctrl-C in again
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    with _ctrl_c_noted():
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
-def _plain_errors() -> Iterator[None]:
-    """Let no error out that cannot be sent to another process because it is made from more than a message."""
+def _ctrl_c_noted() -> Iterator[None]:
+    """Let Ctrl-C take effect at the end; in any thread but the main one it has none."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
     try:
         yield
-    except StoreError:
-        raise
-    except OnlineLaplaceError as error:
-        raise InputError(str(error)) from error
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager

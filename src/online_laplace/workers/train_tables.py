@@ -7,6 +7,7 @@ from functools import partial
 from itertools import groupby
 
 from online_laplace.data import Table
+from online_laplace.data.splits import check_count
 from online_laplace.errors import InputError
 from online_laplace.progress import Bar, Bars
 from online_laplace.protocol.parts import Part, TrainParts, divide, in_order, is_much, train_here
@@ -29,8 +30,7 @@ def train_with_progress(
     """
     if not trainings:
         raise InputError(f"--procedure needs at least one of {', '.join(CHOICES)}")
-    if splits < 1:
-        raise InputError(f"--splits must be at least 1, not {splits}")
+    check_count("--splits", splits)
     parts = divide(tables, trainings, splits)
     train = _way_to_train(parts, workers)
     # A table that cannot be split or scaled is refused before any other is trained.
