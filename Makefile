@@ -53,9 +53,11 @@ PYTHONS ?= 3.11 3.12 3.13
 test-pythons: $(STAMP) browser
 	$(BIN)/python scripts/environments.py pythons $(PYTHONS)
 
-# One step in its parts against the floor of its arithmetic: prints a table, writes bench.json. Minutes.
+# One step in its parts against the floor of its arithmetic, then whole fits beside other models: prints tables,
+# writes bench.json and fits.json. Minutes.
 bench: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/bench.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/fits.py
 
 # The same with laplace-torch beside it, in an environment of its own.
 bench-peer: $(PEER)/.installed

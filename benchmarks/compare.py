@@ -1,6 +1,8 @@
-"""How the ratios to the floor changed from one bench.json to another.
+"""How the ratios changed from one bench.json to another, or from one fits.json to another.
 
-python benchmarks/compare.py old.json new.json
+    python benchmarks/compare.py old.json new.json
+
+Those of steps are to the floor of their arithmetic, those of whole fits to the fit of a Gaussian process.
 """
 
 from __future__ import annotations
@@ -9,13 +11,19 @@ import json
 import sys
 from pathlib import Path
 
+KINDS = {"ratio_to_floor": ("size", "dtype", "step"), "ratio_to_gp": ("table", "model")}
+
 
 def changes(old: dict, new: dict) -> list[str]:
-    """A line for every row that both have; milliseconds of two runs cannot be compared, ratios can."""
+    """A line for every row that both have; seconds of two runs cannot be compared, ratios can."""
 
     def by_key(found: dict) -> dict[tuple, float]:
-        keys = ("size", "dtype", "step")
-        return {tuple(row[key] for key in keys): row["ratio_to_floor"] for row in found["rows"]}
+        return {
+            tuple(row[key] for key in keys): row[ratio]
+            for row in found["rows"]
+            for ratio, keys in KINDS.items()
+            if ratio in row
+        }
 
     before, after = by_key(old), by_key(new)
     return [
@@ -27,5 +35,5 @@ def changes(old: dict, new: dict) -> list[str]:
 
 if __name__ == "__main__":
     earlier, later = (json.loads(Path(name).read_text()) for name in sys.argv[1:3])
-    print(f"× floor, from {earlier['commit']} to {later['commit']}")
+    print(f"ratios, from {earlier['commit']} to {later['commit']}")
     print("\n".join(changes(earlier, later)))

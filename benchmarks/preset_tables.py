@@ -1,6 +1,6 @@
 """Prints the tables of the presets that the README and docs/default-configuration.md show, from stored runs.
 
-python benchmarks/preset_tables.py scores|coverage|picked|development
+python benchmarks/preset_tables.py scores|paired|coverage|picked|development|cost
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from statistics import mean, stdev
 DATA = Path(__file__).parents[1] / "docs" / "data"
 TABLES = ("housing", "concrete", "energy", "wine", "yacht")
 PRESETS = ("fast", "balanced", "best")
+NETWORK = "network"  # the named network of 50 units, which was the default before there were presets
+PEERS = {"gp": "Gaussian process", "ngboost": "NGBoost", "catboost": "CatBoost"}
 
 
 def fits(name: str = "presets") -> list[dict]:
@@ -27,7 +29,7 @@ def of(preset: str, table: str) -> list[dict]:
 def scores() -> None:
     """Log-likelihood ± its standard error, of rows without a twin in training in brackets; RMSE."""
     print("| preset | " + " | ".join(TABLES) + " |\n| --- |" + " --- |" * len(TABLES))
-    for preset in PRESETS:
+    for preset in (NETWORK, *PRESETS):
         cells = []
         for table in TABLES:
             mine = of(preset, table)
@@ -54,23 +56,70 @@ def picked() -> None:
     for table in TABLES:
         cells = []
         for rank in ("log_evidence", "weight"):
-            best = [max(fit["leaderboard"], key=lambda row: row[rank]) for fit in of("best", table)]
+            best = [
+                max((row for row in fit["leaderboard"] if row[rank] is not None), key=lambda row: row[rank])
+                for fit in of("best", table)
+            ]
             counts = Counter(f"{row['candidate']}, {row['steps']} steps" for row in best)
             cells.append("; ".join(f"{name} ({count})" for name, count in counts.most_common(2)))
         print(f"| {table} | " + " | ".join(cells) + " |")
 
 
+def paired() -> None:
+    """Differences in log-likelihood, split by split: their mean ± its standard error."""
+    print("| difference | " + " | ".join(TABLES) + " |\n| --- |" + " --- |" * len(TABLES))
+    for better, other in ((PRESETS[0], NETWORK), (PRESETS[1], PRESETS[0]), (PRESETS[2], PRESETS[1])):
+        cells = []
+        for table in TABLES:
+            mine, theirs = (
+                {fit["split"]: fit["log_likelihood"] for fit in of(preset, table)}
+                for preset in (better, other)
+            )
+            apart = [mine[split] - theirs[split] for split in mine]
+            cells.append(f"{mean(apart):+.3f} ± {stdev(apart) / len(apart) ** 0.5:.3f}")
+        print(f"| {better} − {other} | " + " | ".join(cells) + " |")
+
+
 def development() -> None:
-    """Balanced on the tables that presets were chosen on: log-likelihood, RMSE, coverage of 50% and 90%."""
-    print("| table | log-likelihood | RMSE | 50% hold | 90% hold |\n| --- | --- | --- | --- | --- |")
-    found = fits("presets_development")
-    for table in sorted({fit["table"] for fit in found}):
-        mine = [fit for fit in found if fit["table"] == table]
-        numbers = (mean(fit[name] for fit in mine) for name in ("log_likelihood", "rmse"))
-        shares = (mean(fit["coverage"][level] for fit in mine) for level in ("0.5", "0.9"))
-        cells = [f"{value:.3g}" for value in numbers] + [f"{share:.0%}" for share in shares]
-        print(f"| {table} | " + " | ".join(cells) + " |")
+    """Log-likelihood on the tables that presets were chosen on, beside peers, and the mean rank of each."""
+    scores: dict[str, dict[str, list[float]]] = {}
+    for fit in fits("presets_development"):
+        scores.setdefault(fit["table"], {}).setdefault(fit["preset"], []).append(fit["log_likelihood"])
+    for table, models in json.loads((DATA / "peers_development.json").read_text())["tables"].items():
+        for model, found in models.items():
+            scores[table][model] = [each["log_likelihood"] for each in found]
+    models = {"balanced": "balanced", NETWORK: "network of 50 units", **PEERS}
+    print("| table | " + " | ".join(models.values()) + " |\n| --- |" + " --- |" * len(models))
+    ranks: dict[str, list[int]] = {model: [] for model in models}
+    for table in sorted(scores):
+        found = {model: mean(values) for model, values in scores[table].items()}
+        print(f"| {table} | " + " | ".join(f"{found[m]:.3g}" if m in found else "–" for m in models) + " |")
+        if len(found) == len(models):
+            for rank, model in enumerate(sorted(found, key=lambda m: -found[m]), start=1):
+                ranks[model].append(rank)
+    count = len(ranks[NETWORK])
+    cells = (f"{mean(ranks[model]):.2f}" for model in models)
+    print(f"| **mean rank, {count} tables** | " + " | ".join(cells) + " |")
+
+
+def cost() -> None:
+    """Seconds of a fit, of predictions, and the size of a saved model."""
+    measured = json.loads((DATA / "preset_cost.json").read_text())["tables"]
+    print("| | " + " | ".join(TABLES) + " |\n| --- |" + " --- |" * len(TABLES))
+    for words, preset, name, unit in (
+        ("fit, the default before there were presets", "before", "fit", 1),
+        ("fit, `fast`", "fast", "fit", 1),
+        ("fit, `balanced`", "balanced", "fit", 1),
+        ("fit, Gaussian process", "gp", "fit", 1),
+        ("10,000 means, `balanced`", "balanced", "predict", 1),
+        ("1,000 error bars, `balanced`, first", "balanced", "predict_std_first", 1),
+        ("1,000 error bars, `balanced`, again", "balanced", "predict_std", 1),
+        ("model in MB, `balanced`", "balanced", "bytes", 1e6),
+    ):
+        cells = (f"{measured[table][preset][name] / unit:.2g}" for table in TABLES)
+        print(f"| {words} | " + " | ".join(cells) + " |")
 
 
 if __name__ == "__main__":
-    {"scores": scores, "coverage": coverage, "picked": picked, "development": development}[sys.argv[1]]()
+    tables = (scores, paired, coverage, picked, development, cost)
+    {table.__name__: table for table in tables}[sys.argv[1]]()

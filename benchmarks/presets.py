@@ -56,6 +56,7 @@ def one(preset: str, name: str, X: np.ndarray, y: np.ndarray, number: int, devic
     twins = {row.tobytes() for row in X[train]}
     new = np.array([row.tobytes() not in twins for row in X[test]])
     board = getattr(model, "leaderboard_", [])
+    known = [row for row in board if row["log_evidence"] is not None]  # a forest has none
     return {
         "preset": preset,
         "table": name,
@@ -72,7 +73,7 @@ def one(preset: str, name: str, X: np.ndarray, y: np.ndarray, number: int, devic
         "resolution": float(model.resolution_),
         "leaderboard": board,
         "heaviest": board[0]["candidate"] if board else None,
-        "highest_evidence": max(board, key=lambda row: row["log_evidence"])["candidate"] if board else None,
+        "highest_evidence": max(known, key=lambda row: row["log_evidence"])["candidate"] if known else None,
     }
 
 

@@ -1,17 +1,22 @@
 """What learning the precisions costs: time and memory of one update, and the overhead over plain training.
 
-    python benchmarks/scale_gpu.py OUT.json [--device cuda] [--parts weights,rows,overhead] [--tiny]
+    python benchmarks/scale_gpu.py OUT.json [--device cuda] [--parts overhead,weights,rows,runs]
+        [--small] [--tiny]
 
-One file that needs torch and this package (PYTHONPATH=src) and nothing else. Rows are written as they come.
+One file that needs torch and this package (PYTHONPATH=src) and nothing else. The parts are run in the order
+given here, the most important first, and rows are written as they come. As docs/data/scale_gpu.json they are
+drawn, and written into the guide, by benchmarks/draw_scale.py.
 
-weights    one update for d_w = 1e4 … 1e8: diagonal and kron on a mini-batch (a look, and a look with
-           eigendecompositions), matrix-free on as many rows; an MLP of tanh layers, k = 10 classes
-rows       one update from n = 1e3 … 1e6 rows at d_w ≈ 1e5: update_all over batches of 1000 rows
+weights    one update for d_w = 1e4 … 1e8: diagonal and kron on a mini-batch (a look, and a look that
+           renews the eigenvalues), matrix-free on as many rows; an MLP of tanh layers, k = 10 classes
+rows       one update from n = 1e3 … 1e6 rows at d_w ≈ 1e5: update_all over batches of up to 50,000 rows
 overhead   a ResNet-18 (CIFAR's variant, 11.2 million weights, batch normalisation) and a transformer of six
-           layers: a step of plain training; a step with the tuner's loss; a look; a look with
-           eigendecompositions. From these the overhead of the default cadence in a run of so many steps:
-           (loss − plain + (looks · look + renewals · decomposition) / steps) / plain
+           layers: a step of plain training; a step with the tuner's loss; a look; a look that renews the
+           eigenvalues. From these the overhead of the default cadence in a run of so many steps:
+           (loss − plain + (looks · look + renewals · (renewal − look)) / steps) / plain
+runs       the same two networks for a thousand steps, plain and tuned at the default cadence, as they come
 
+`--small` takes narrow networks for the overhead, for a CPU: its share there is that of the arithmetic.
 `--tiny` runs all of it in seconds at sizes at which nothing is worth timing.
 """
 
@@ -34,6 +39,9 @@ from online_laplace import OnlineLaplace
 from online_laplace.modules import Cadence
 
 CLASSES = 10
+TOGETHER = 10
+RUN = 1000
+MOST_ROWS = 50_000  # of a batch
 STEPS = (2_000, 10_000, 78_000)  # the last: 200 epochs of CIFAR-10 in batches of 128
 
 
@@ -119,10 +127,12 @@ class Clock:
 
     def once(self, run: Callable[[], Any]) -> float:
         self._sync()
-        began = time.perf_counter()
+        # What a CPU does for others is not counted.
+        now = time.process_time if self.device.type == "cpu" else time.perf_counter
+        began = now()
         run()
         self._sync()
-        return time.perf_counter() - began
+        return now() - began
 
     def __call__(self, run: Callable[[], Any], *, warm: bool = True) -> dict[str, float]:
         if warm:
@@ -150,7 +160,7 @@ def by_weights(sizes: list[float], batch: int, device: torch.device, clock: Cloc
             row |= {"curvature": curvature}
             before = torch.cuda.memory_allocated(device) if device.type == "cuda" else float("nan")
             row["module_bytes"] = before
-            every = {"every": 1, "decay": 0.5}
+            every = {"every": 1, "stretch": 1.0, "decay": 0.5}
             try:
                 if curvature == "matrix-free":
                     tuner = OnlineLaplace(model, "categorical", n_data=batch, curvature=curvature)
@@ -166,7 +176,7 @@ def by_weights(sizes: list[float], batch: int, device: torch.device, clock: Cloc
                     tuner = OnlineLaplace(
                         model, "categorical", n_data=10 * batch, curvature=curvature, cadence=cadence
                     )
-                    yield row | {"look": "decomposition"} | clock(lambda t=tuner: t.update(x, y))
+                    yield row | {"look": "renewal"} | clock(lambda t=tuner: t.update(x, y))
             except Exception as error:  # too large for this device, most often: told, and the next one tried
                 yield row | {"error": f"{type(error).__name__}: {str(error)[:200]}"}
             finally:
@@ -175,20 +185,22 @@ def by_weights(sizes: list[float], batch: int, device: torch.device, clock: Cloc
                     torch.cuda.empty_cache()
 
 
-def by_rows(
-    counts: list[int], weights: float, batch: int, device: torch.device, clock: Clock
-) -> Iterator[dict]:
+def by_rows(counts: list[int], weights: float, device: torch.device, clock: Clock) -> Iterator[dict]:
+    torch.manual_seed(0)
     model = mlp(weights).to(device)
     d_w = sum(p.numel() for p in model.parameters())
     for n in counts:
         x, y = data(n, device)
+        batch = min(n, MOST_ROWS)
         batches = list(zip(x.split(batch), y.split(batch), strict=True))
         for curvature in ("diagonal", "kron", "matrix-free"):
-            row = {"part": "rows", "d_w": d_w, "rows": n, "curvature": curvature}
+            row = {"part": "rows", "d_w": d_w, "rows": n, "batch": batch, "curvature": curvature}
             probes = {"probes": 2} if curvature == "matrix-free" else {}
             tuner = OnlineLaplace(model, "categorical", n_data=n, curvature=curvature, **probes)
             try:
-                yield row | clock(lambda t=tuner, b=batches: t.update_all(b), warm=n <= 10_000)
+                # Where an update takes long, one is enough.
+                own = clock if n <= 10_000 else Clock(device, 1)
+                yield row | own(lambda t=tuner, b=batches: t.update_all(b), warm=n <= 10_000)
             except Exception as error:
                 yield row | {"error": f"{type(error).__name__}: {str(error)[:200]}"}
 
@@ -209,25 +221,26 @@ def overhead(name: str, model: nn.Module, x: Tensor, device: torch.device, clock
             model, "categorical", n_data=n_data, curvature="kron", normalisation="accept", cadence=cadence
         )
 
-    tuner = make(Cadence(every=1, refresh=10**9))
+    tuner = make(Cadence(every=1, stretch=1.0, refresh=10**9))
 
     def with_loss() -> None:
         optimiser.zero_grad()
         tuner.loss(x, y, reduction="mean").backward()
         optimiser.step()
 
-    fresh = make(Cadence(every=1, refresh=1, patience=0.0))
-    times = {"plain": clock(plain), "with_loss": clock(with_loss)}
+    fresh = make(Cadence(every=1, stretch=1.0, refresh=1, patience=0.0))
+    # Steps are timed many at a time, since a device lags behind the one that tells it what to do.
+    together = {"plain": plain, "with_loss": with_loss}
+    times = {name: clock(lambda run=run: [run() for _ in range(TOGETHER)]) for name, run in together.items()}
+    for found in times.values():
+        found["seconds"] /= TOGETHER
     times["look"] = clock(lambda: tuner.update(x, y))
-    times["decomposition"] = clock(lambda: fresh.update(x, y))
+    times["renewal"] = clock(lambda: fresh.update(x, y))
     seconds = {key: found["seconds"] for key, found in times.items()}
-    default, shares = Cadence(), {}
+    shares = {}
     for steps in STEPS:
-        looks, refreshed, renewals = steps // default.every, 0, 1
-        for look in range(1, looks):
-            if default.is_stale(look, refreshed):
-                refreshed, renewals = look, renewals + 1
-        extra = looks * seconds["look"] + renewals * (seconds["decomposition"] - seconds["look"])
+        looks, renewals = Cadence().costs(steps)
+        extra = looks * seconds["look"] + renewals * (seconds["renewal"] - seconds["look"])
         shares[str(steps)] = (seconds["with_loss"] - seconds["plain"] + extra / steps) / seconds["plain"]
     d_w = sum(p.numel() for p in model.parameters())
     return {
@@ -240,11 +253,54 @@ def overhead(name: str, model: nn.Module, x: Tensor, device: torch.device, clock
     }
 
 
+def run(name: str, model: nn.Module, x: Tensor, steps: int, device: torch.device, clock: Clock) -> dict:
+    """Seconds of a plain run and of a tuned one, each from a few steps that do not count."""
+    y = data(len(x), device)[1]
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    tuner = OnlineLaplace(
+        model, "categorical", n_data=50_000, curvature="kron", normalisation="accept", cadence=Cadence()
+    )
+
+    def plain() -> None:
+        optimiser.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimiser.step()
+
+    def tuned() -> None:
+        optimiser.zero_grad()
+        tuner.loss(x, y, reduction="mean").backward()
+        optimiser.step()
+        tuner.update(x, y)
+
+    def times(one: Callable[[], None]) -> float:
+        for _ in range(3):
+            one()
+        return clock.once(lambda: [one() for _ in range(steps)])
+
+    found = {"plain": times(plain), "tuned": times(tuned)}
+    share = found["tuned"] / found["plain"] - 1
+    return {"part": "runs", "module": name, "steps": steps, "looks": tuner.looks, **found, "overhead": share}
+
+
+def networks(size: str, device: torch.device) -> Iterator[tuple[str, nn.Module, Tensor]]:
+    """The two networks with a batch for each: "tiny", "small" or "usual"."""
+    batch, side, width = {"tiny": (2, 8, 4), "small": (32, 32, 16), "usual": (128, 32, 64)}[size]
+    yield "ResNet-18", resnet(width).to(device), torch.randn(batch, 3, side, side, device=device)
+    shape = {
+        "tiny": {"words": 50, "length": 6, "width": 16, "depth": 1},
+        "small": {"words": 1000, "length": 32, "width": 128, "depth": 2},
+        "usual": {"words": 10_000, "length": 128, "width": 256, "depth": 6},
+    }[size]
+    words = torch.randint(0, shape["words"], (batch, shape["length"]), device=device)
+    yield "transformer", Transformer(**shape).to(device), words
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--parts", default="weights,rows,overhead")
+    parser.add_argument("--parts", default="overhead,weights,rows,runs")
+    parser.add_argument("--small", action="store_true")
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
@@ -262,23 +318,23 @@ def main() -> None:
         options.out.write_text(json.dumps({**about, "rows": found}, indent=1) + "\n")
         print(json.dumps(row), flush=True)
 
-    parts = options.parts.split(",")
+    parts, tiny = options.parts.split(","), options.tiny
+    size = "tiny" if tiny else "small" if options.small else "usual"
     torch.manual_seed(0)
     if "overhead" in parts:
-        size = 2 if options.tiny else 128
-        images = torch.randn(size, 3, *((8, 8) if options.tiny else (32, 32)), device=device)
-        keep(overhead("ResNet-18", resnet(4 if options.tiny else 64).to(device), images, device, clock))
-        small = {"words": 50, "length": 6, "width": 16, "depth": 1} if options.tiny else {}
-        words = torch.randint(0, small.get("words", 10_000), (size, small.get("length", 128)), device=device)
-        keep(overhead("transformer", Transformer(**small).to(device), words, device, clock))
+        for name, model, x in networks(size, device):
+            keep(overhead(name, model, x, device, clock))
     if "weights" in parts:
-        sizes = [1e3] if options.tiny else [1e4, 1e5, 1e6, 1e7, 1e8]
-        for row in by_weights(sizes, 16 if options.tiny else 1000, device, clock):
+        sizes = [1e3] if tiny else [1e4, 1e5, 1e6, 1e7, 1e8]
+        for row in by_weights(sizes, 16 if tiny else 1000, device, clock):
             keep(row)
     if "rows" in parts:
-        counts = [20] if options.tiny else [1000, 10_000, 100_000, 1_000_000]
-        for row in by_rows(counts, 1e3 if options.tiny else 1e5, 10 if options.tiny else 1000, device, clock):
+        counts = [20] if tiny else [1000, 10_000, 100_000, 1_000_000]
+        for row in by_rows(counts, 1e3 if tiny else 1e5, device, clock):
             keep(row)
+    if "runs" in parts:
+        for name, model, x in networks(size, device):
+            keep(run(name, model, x, 40 if tiny else RUN, device, clock))
 
 
 if __name__ == "__main__":

@@ -175,6 +175,21 @@ def fits(found: dict) -> str:
     return "\n".join(lines)
 
 
+def pool_fits(found: dict) -> str:
+    """CPU seconds of a pool in two source trees, part by part."""
+    parts = list(dict.fromkeys(row["part"] for row in found["rows"]))
+    lines = [
+        f"| `{found['preset']}`, CPU seconds before → now, times faster | {' | '.join(parts)} |",
+        f"| --- |{' ---: |' * len(parts)}",
+    ]
+    by_table: dict[str, list[str]] = {}
+    for row in found["rows"]:
+        cell = f"{row['old'][0]:.3g} → {row['new'][0]:.3g}, {row['ratio']:.2f}"
+        by_table.setdefault(row["table"], []).append(cell)
+    lines += [f"| {table} | {' | '.join(cells)} |" for table, cells in by_table.items()]
+    return "\n".join(lines)
+
+
 def step_ratios(found: dict) -> str:
     """Milliseconds of a step in two source trees."""
     steps = list(dict.fromkeys(row["step"] for row in found["rows"]))
@@ -203,6 +218,7 @@ BLOCKS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {
     "forms": (forms, ("forms.json",)),
     "million_weights": (million_weights, ("million_weights.json",)),
     "fits": (fits, ("fit_ratio.json",)),
+    "pool_fits": (pool_fits, ("fit_ratio_fast.json",)),
     "deep_steps": (step_ratios, ("step_ratio_20_20_20.json",)),
     "layered_steps": (steps, ("bench_layered.json",)),
     "steps_50": (step_ratios, ("step_ratio_50.json",)),

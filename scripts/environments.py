@@ -55,9 +55,11 @@ def lowest_versions() -> list[str]:
     """`name==lowest` for everything that users install, of the extras too."""
     project = _project()
     optional = project["optional-dependencies"]
-    extras = [optional[name] for name in ("plots", "pages", "tables", "dask")]
+    extras = [optional[name] for name in ("plots", "pages", "tables", "excel", "dask")]
+    # Of what users bring themselves, scikit-learn reads the frames of, and knows those of its own time.
+    brought = [text for text in optional["dev"] if Requirement(text).name == "polars"]
     found = {}
-    for text in [*project["dependencies"], *(one for extra in extras for one in extra)]:
+    for text in [*project["dependencies"], *(one for extra in extras for one in extra), *brought]:
         requirement = Requirement(text)
         (lowest,) = [one.version for one in requirement.specifier if one.operator == ">="]
         found[requirement.name] = lowest
