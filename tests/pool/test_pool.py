@@ -19,8 +19,9 @@ from online_laplace.model.mlp import MLP
 from online_laplace.model.model import Model
 from online_laplace.model.network import initial_weights
 from online_laplace.pool.candidates import CONSTANT, LINEAR, Candidate, Preset, arcs
+from online_laplace.pool.classes import HeldOutProbabilities
 from online_laplace.pool.folds import LeftOut, assign_blocks, together
-from online_laplace.pool.narrowing import HeldOutComponents, centre, towards
+from online_laplace.pool.narrowing import MOST_LOST, HeldOutComponents, centre, towards
 from online_laplace.pool.numbers import Numbers
 from online_laplace.pool.pool import Problem, train_pool
 from online_laplace.pool.stacking import density_weights, squared_error_weights
@@ -188,18 +189,35 @@ def test_the_factor_of_a_mixture_is_that_of_its_definition(freedom):
     components = HeldOutComponents(mean, variance, nu, weights, truth, there, counted)
     factor = components.factor(members=1)
 
-    def mean_log_density(f):
+    def drawn_towards_the_middle(f):
         middle = centre(mean[:, 0], variance[:, 0], weights[:, None])
         nothing = torch.zeros(c, n, 1, dtype=torch.float64)
         parts = (mean[:, 0, :, None], nothing, variance[:, 0, :, None])
         gaussian = GaussianPredictive(*parts)
         each = gaussian if freedom == torch.inf else StudentPredictive(*parts, nu[:, 0, :, None])
-        mixture = Mixture(each, weights).to_units(towards(middle[:, None], f))
-        return mixture.log_density(truth[:, None]).mean().item()
+        return Mixture(each, weights).to_units(towards(middle[:, None], f))
 
-    best = max(np.linspace(0.3, 1.2, 91), key=mean_log_density)
-    assert factor == pytest.approx(best, abs=0.011)
+    # P(Y ≤ y) is as far from ½ as a uniform number.
+    apart = (drawn_towards_the_middle(factor).cdf(truth[:, None]) - 0.5).abs().mean()
+    assert apart.item() == pytest.approx(0.25, abs=0.003)
     assert factor < 0.8  # the members err on their own, and their mixture is too wide
+
+
+def test_calibration_costs_next_to_nothing_of_the_log_density_even_beside_gross_errors():
+    n, one = 400, torch.ones(1, dtype=torch.float64)
+    y = torch.from_numpy(np.random.default_rng(0).standard_normal(n))
+    y[::40] *= 10
+    zero, same = torch.zeros(1, 1, n, dtype=torch.float64), torch.ones(1, 1, n, dtype=torch.float64)
+    there, counted = torch.ones(1, n, dtype=torch.bool), torch.ones(n, dtype=torch.float64)
+    held_out = HeldOutComponents(zero, same, same / 0, one, y, there, counted)
+    factor = held_out.factor(members=1)
+
+    def log_density(f):
+        return torch.distributions.Normal(0.0, f).log_prob(y).mean().item()
+
+    likeliest = y.square().mean().sqrt().item()
+    assert factor < 0.9 * likeliest  # most rows are nearer than the few errors would have it
+    assert log_density(factor) == pytest.approx(log_density(likeliest) - MOST_LOST, abs=0.004)
 
 
 def test_the_factor_of_many_members_is_continued_from_one_and_two():
@@ -227,6 +245,26 @@ def test_the_factor_of_many_members_is_continued_from_one_and_two():
     direct = math.exp(ten._best(list(range(10)), torch.ones(n, dtype=torch.bool)))
     assert held_out(1).factor(members=10) == pytest.approx(1, abs=0.05)
     assert continued == pytest.approx(direct, rel=0.1)
+
+
+def test_the_temperature_of_a_mixture_of_many_members_is_continued_from_one_and_two():
+    """Members that are each calibrated and differ are too unsure together, and the temperature knows it."""
+    rng = np.random.default_rng(0)
+    n, k = 4000, 3
+    logits = 2 * torch.from_numpy(rng.standard_normal((n, k)))
+    classes = torch.multinomial(logits.softmax(-1), 1, generator=torch.Generator().manual_seed(0))[:, 0]
+    y = torch.nn.functional.one_hot(classes, k).double()
+    counted = torch.ones(n, dtype=torch.float64)
+
+    def held_out(count):
+        told = (logits + torch.from_numpy(rng.standard_normal((count, n, k)))).log_softmax(-1)
+        return HeldOutProbabilities(told, y, torch.ones(count, n, dtype=torch.bool), counted)
+
+    eight = held_out(8)
+    direct = math.exp(eight._best(torch.logsumexp(eight.log_p, 0) - math.log(8), eight.there[0]))
+    one, continued = held_out(1).temperature(members=8), held_out(2).temperature(members=8)
+    assert 1 < one  # each is too sure of what it made up
+    assert continued < 0.95 * one and continued == pytest.approx(direct, rel=0.1)
 
 
 def test_a_part_that_failed_gets_no_weight_and_harms_no_other():

@@ -20,6 +20,7 @@ from online_laplace.model.mlp import MLP
 from online_laplace.model.model import Model
 from online_laplace.pool.candidates import AnyCandidate
 from online_laplace.pool.narrowing import centre, towards
+from online_laplace.predictive.categorical import CategoricalPredictive
 from online_laplace.predictive.distribution import Component, mixture_of
 from online_laplace.predictive.gaussian import GaussianPredictive
 from online_laplace.predictive.mixture import Mixture
@@ -43,6 +44,7 @@ class Part:
 class FittedPool:
     """The parts of a stacked pool, the heaviest network first, and how much narrower their mixture is made.
 
+    `narrowing` is a factor for numbers, for classes a temperature.
     `noise` (k,) is the variance of the mixture's noise, an average over rows, on the scale of training.
     `rows` and the scale of their `inputs` are those of the training, before any view of a candidate.
     It answers what `FittedNetworks` answers; where a single network is asked for, it is the first part's.
@@ -97,7 +99,10 @@ class FittedPool:
     def mixture(self, X: Floats) -> Any:
         """The whole distribution of a new observation at every row, (m, k)."""
         wide = self._wide(X)
-        return wide if self.narrowing == 1 else wide.to_units(self._inwards(wide))
+        if self.narrowing == 1:
+            return wide
+        of_classes = isinstance(wide, CategoricalPredictive)
+        return wide.tempered(self.narrowing) if of_classes else wide.to_units(self._inwards(wide))
 
     def _wide(self, X: Floats) -> Any:
         """The mixture before it is made narrower."""

@@ -143,15 +143,15 @@ PRESETS: Mapping[str, Preset] = {
     ),
 }
 
-# Of classes, which have no noise of another kind. A temperature takes the place of narrowing, so that no row
-# need be left out twice. Chosen on other tables and splits than those reported: docs/guides/classes.md.
+# Of classes, which have no noise of another kind. Chosen on other tables and splits than those reported:
+# docs/guides/classes.md.
 _CLASS_FOREST = Forest(noise="constant")
 _SMALL, _SMALL_RELU = _network((20,), "scalar"), Candidate(Architecture((20,), "relu", "scalar"))
 _WIDE = Candidate(Architecture((100,), "relu", "scalar"), curvature=last_layer.name)
 CLASS_PRESETS: Mapping[str, Preset] = {
-    "fast": Preset((CONSTANT, LINEAR, _CLASS_FOREST, _SMALL_RELU), 5, 5, 1, (10, 20)),
+    "fast": Preset((CONSTANT, LINEAR, _CLASS_FOREST, _SMALL_RELU), 5, 20, 5, (10, 20)),
     "balanced": Preset(
-        (CONSTANT, LINEAR, QUADRATIC, _CLASS_FOREST, _WIDE, _SMALL_RELU, _SMALL), 8, 8, 1, (10, 20)
+        (CONSTANT, LINEAR, QUADRATIC, _CLASS_FOREST, _WIDE, _SMALL_RELU, _SMALL), 8, 16, 3, (10, 20)
     ),
     "best": Preset(
         (
@@ -168,7 +168,7 @@ CLASS_PRESETS: Mapping[str, Preset] = {
         ),
         20,
         20,
-        1,
+        2,
         (10, 20, 40),
     ),
 }

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from online_laplace.data.scaling import Scaler
 from online_laplace.likelihood import Categorical, Likelihood
 from online_laplace.pool.folds import LeftOut
+from online_laplace.pool.narrowing import continued
 from online_laplace.pool.numbers import mean_density
 from online_laplace.pool.pool import Problem
 from online_laplace.pool.training import Predicting, Stage
@@ -51,8 +53,20 @@ class Classes:
         return replace(likelihood, form=form, temperature=temperature)
 
     def narrowing(self, entries: list[Entry], problem: Problem, members: int) -> float:
-        """Probabilities have a temperature in its place."""
-        return 1.0
+        """The temperature of the mixture of all entries, whose parts have theirs already."""
+        used, rows = [entry for entry in entries if entry.weight > 0], problem.rows
+        parts, there = [], torch.zeros(0)
+        for entry in used:
+            (form, temperature), said = entry.judged.choice, entry.stage.said
+            log_p = log_probabilities(form, said["f"], said["covariance"], temperature)
+            mixed = torch.logsumexp(log_p, 1) - math.log(log_p.shape[1])
+            by_row, there = problem.left_out.by_row(mixed, rows.n)
+            parts.append(math.log(entry.weight) + by_row)
+        if not there.any():
+            return 1.0
+        counted = torch.ones_like(rows.y[:, 0]) if rows.weight is None else rows.weight
+        held_out = HeldOutProbabilities(torch.logsumexp(torch.stack(parts), 0), rows.y, there, counted)
+        return held_out.temperature(members)
 
     def noise_variance(self, entries: list[Entry], problem: Problem, narrowing: float) -> Tensor:
         """Classes have none."""
@@ -64,6 +78,39 @@ class Classes:
         form, temperature = entry.judged.choice
         mean = counted @ entry.judged.log_density[:, 0] / counted.sum()
         return {"log_likelihood": float(mean), "predictive": form, "temperature": temperature}
+
+
+@dataclass(frozen=True)
+class HeldOutProbabilities:
+    """log p (times, n, k) of rows that were left out, of classes y (n, k), `counted` (n,) each.
+
+    `there` (times, n) says which rows were left out so often.
+    """
+
+    log_p: Tensor
+    y: Tensor
+    there: Tensor
+    counted: Tensor
+
+    def temperature(self, members: int) -> float:
+        """The temperature for a mixture of so many members; where no row was left out twice, that of one."""
+        first = self._best(self.log_p[0], self.there[0])
+        if len(self.there) == 1 or not (twice := self.there[:2].all(0)).any():
+            return math.exp(first)
+        one = 0.5 * (self._best(self.log_p[0], twice) + self._best(self.log_p[1], twice))
+        two = self._best(torch.logaddexp(self.log_p[0], self.log_p[1]) - math.log(2), twice)
+        return math.exp(max(continued(first, one, two, members), math.log(TEMPERATURES[0])))
+
+    def _best(self, log_p: Tensor, rows: Tensor) -> float:
+        """log T of the highest density of these rows' classes, times its prior."""
+        log_p, y, counted = log_p[rows], self.y[rows], self.counted[rows]
+
+        def loss(log_temperature: float) -> float:
+            own = (y * tempered(log_p, math.exp(log_temperature))).sum(-1)
+            return 0.5 * (log_temperature / LOG_TEMPERATURE) ** 2 - float(counted @ own)
+
+        bounds = math.log(TEMPERATURES[0]), math.log(TEMPERATURES[-1])
+        return float(minimize_scalar(loss, bounds=bounds, method="bounded").x)
 
 
 def choose(said: Mapping[str, Tensor], rows: Rows, left_out: LeftOut, form: str) -> Judged:

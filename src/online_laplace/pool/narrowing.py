@@ -2,23 +2,39 @@
 
 A mixture of networks that are each calibrated is too wide: it adds to what each of them leaves open how far
 they disagree, although their mean errs less than they do (Gneiting and Ranjan, 2013). Rows that two members
-left out show by how much: once each of them predicts such a row alone, once both do.
+left out show by how much: once each of them predicts such a row alone, once both do. Of numbers it is a
+factor by which the mixture is drawn towards its centre, of classes a temperature.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from scipy.optimize import minimize_scalar
+from scipy.optimize import bisect, minimize_scalar
 from torch import Tensor
 
 from online_laplace.data.scaling import Affine
-from online_laplace.predictive.freedom import log_constant
+from online_laplace.predictive.mixture import Mixture
+from online_laplace.predictive.student import StudentPredictive
 
 # The logarithms of the factors that are looked at.
 NARROWEST, WIDEST = -1.5, 0.7
+# What calibration may cost of the mean log density of rows left out, in nats.
+MOST_LOST = 0.02
+
+
+def continued(first: float, one: float, two: float, members: int) -> float:
+    """The logarithm of what suits so many members, from what suits one of them and two.
+
+    What a mixture is too wide by grows with 1 − 1/members, and so the logarithm is continued along that line,
+    from the `first`, of one member at all rows. `one` and `two` are of rows that two members left out.
+    Members never agree so much that two of them had to be wider than one.
+    """
+    return first + min(2 * (two - one), 0.0) * (1 - 1 / members)
 
 
 def centre(mean: Tensor, squared_scale: Tensor, weights: Tensor) -> Tensor:
@@ -50,38 +66,55 @@ class HeldOutComponents:
     counted: Tensor
 
     def factor(self, members: int) -> float:
-        """The factor for a mixture of so many members.
-
-        Of members that predict alone it is f₁, of two at a time f₂. What a mixture is too wide by grows with
-        1 − 1/members, and so log f is continued along that line: log f₁ + 2 log(f₂/f₁) (1 − 1/members).
-        Where no row was left out twice it is f₁.
-        """
+        """The factor for a mixture of so many members; where no row was left out twice, that of one."""
         first = self._best([0], self.there[0])
         if len(self.there) == 1 or not (twice := self.there[:2].all(0)).any():
             return math.exp(first)
-        apart = 0.5 * (self._best([0], twice) + self._best([1], twice))
-        # Members never agree so much that two of them had to be wider than one.
-        slope = min(2 * (self._best([0, 1], twice) - apart), 0.0)
-        return math.exp(max(first + slope * (1 - 1 / members), NARROWEST))
+        one = 0.5 * (self._best([0], twice) + self._best([1], twice))
+        return math.exp(max(continued(first, one, self._best([0, 1], twice), members), NARROWEST))
 
     def _best(self, times: list[int], rows: Tensor) -> float:
-        """log of the factor with the highest mean log density of these rows, predicted at these times."""
+        """log of the factor that suits these rows, predicted at these times.
+
+        It is the one under which intervals hold what they should: P(Y ≤ y) is as far from ½ on average as a
+        uniform number, ¼. The likeliest factor is made by the few rows that are far off, and tends to be too
+        wide for all others; yet those rows cost most, so that it is followed where the other would cost much.
+        """
+        mixture, y, counted = self._mixture(times, rows), self.y[rows, None], self.counted[rows, None]
+        share, middle = counted / counted.sum(), self._middle(mixture)
+
+        def log_density(log_factor: float) -> float:
+            drawn = mixture.to_units(towards(middle, math.exp(log_factor)))
+            return float((share * drawn.log_density(y)).sum())
+
+        def too_narrow(log_factor: float) -> float:
+            drawn = mixture.to_units(towards(middle, math.exp(log_factor)))
+            return float((share * (drawn.cdf(y) - 0.5).abs()).sum()) - 0.25
+
+        bounds = NARROWEST, WIDEST
+        likeliest = float(minimize_scalar(lambda at: -log_density(at), bounds=bounds, method="bounded").x)
+        calibrated = _crossing(too_narrow, *bounds)
+        least = log_density(likeliest) - MOST_LOST
+        if log_density(calibrated) >= least:
+            return calibrated
+        return _crossing(lambda at: log_density(at) - least, likeliest, calibrated)
+
+    def _mixture(self, times: list[int], rows: Tensor) -> Mixture:
         fields = (self.mean, self.squared_scale, self.freedom)
-        mean, square, freedom = (v[:, times][..., rows].flatten(0, 1) for v in fields)
-        y, counted = self.y[rows], self.counted[rows]
-        weights = (self.weights / len(times)).repeat_interleave(len(times)).unsqueeze(-1)
-        middle = centre(mean, square, weights)
-        # −log p = C(ν) + ½ log(scale²) + ½ (1 + u) r² log(1 + u r²)/(u r²), u = 1/ν, r in units of the scale
-        u = 1 / freedom
-        constant = weights.log() - log_constant(u)
+        mean, square, freedom = (v[:, times][..., rows].flatten(0, 1).unsqueeze(-1) for v in fields)
+        weights = (self.weights / len(times)).repeat_interleave(len(times))
+        return Mixture(StudentPredictive(mean, torch.zeros_like(mean), square, freedom), weights)
 
-        def loss(log_factor: float) -> float:
-            factor = math.exp(log_factor)
-            wide = factor**2 * square
-            apart = (y - middle - factor * (mean - middle)).square() / wide
-            q = u * apart
-            ratio = torch.where(q > 0, q.log1p() / q.masked_fill(q == 0, 1), 1)
-            each = constant - 0.5 * ((1 + u) * apart * ratio + wide.log())
-            return -float((counted * torch.logsumexp(each, 0)).sum() / counted.sum())
+    @staticmethod
+    def _middle(mixture: Mixture) -> Tensor:
+        components: Any = mixture.components
+        return centre(components.mean, components.noise_scale, mixture.weights[:, None, None])
 
-        return float(minimize_scalar(loss, bounds=(NARROWEST, WIDEST), method="bounded").x)
+
+def _crossing(function: Callable[[float], float], positive: float, negative: float) -> float:
+    """Where a falling function is zero, to a hundredth; the end that is nearer where it is nowhere."""
+    if function(positive) <= 0:
+        return positive
+    if function(negative) >= 0:
+        return negative
+    return float(bisect(function, positive, negative, xtol=0.005))

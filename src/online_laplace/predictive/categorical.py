@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from online_laplace.data.scaling import Affine
 from online_laplace.predictive.distribution import ROUNDING
+from online_laplace.predictive.forms import tempered
 
 
 class ClassScores(NamedTuple):
@@ -44,6 +45,10 @@ class CategoricalPredictive:
     def log_density(self, y: Tensor) -> Tensor:
         """The log probability of the classes that y (…, m, classes) indicates: (…, m, 1)."""
         return (self._indicated(y) * self.log_probabilities).sum(-1, keepdim=True)
+
+    def tempered(self, temperature: float) -> CategoricalPredictive:
+        """p^(1/T), normalised."""
+        return replace(self, log_probabilities=tempered(self.log_probabilities, temperature))
 
     def score(self, y: Tensor) -> ClassScores:
         """Log-likelihood and accuracy."""
