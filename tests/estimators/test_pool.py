@@ -296,3 +296,38 @@ def test_a_pool_of_several_targets_comes_back_from_its_folder(tmp_path):
     again = load(tmp_path / "model")
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     assert again.leaderboard_ == model.leaderboard_
+
+
+def test_a_pool_never_claims_less_noise_than_the_resolution_of_its_target_allows():
+    """A mixture is made narrower, but what rounding left open stays open."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = X[:, 0] + np.sin(X[:, 1]) + 0.1 * rng.normal(size=60)
+    model = OnlineLaplaceRegressor(preset="fast", max_steps=5, resolution=5, random_state=0).fit(X, y)
+    assert model._fit.networks.narrowing < 1
+    least = 5 / 12**0.5
+    assert model.noise_std_ >= least * (1 - 1e-12)
+    assert model.predict(X, return_std=True)[1].min() >= least * (1 - 1e-12)
+    covariance = model.predict(X[:4], return_cov=True)[1]
+    assert np.diag(covariance).min() >= least**2 * (1 - 1e-12)
+    assert model.sample_y(X[:2], 4000).std(axis=1).min() > 0.95 * least
+
+
+def test_the_order_of_rows_does_not_matter_to_a_pool_nor_do_a_weight_of_two_and_a_row_given_twice():
+    """Trees choose between splits that are equally good, which must not be by the last bit of a mean."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60, 3))
+    y = np.floor(X[:, 0]) * 2 + 0.1 * rng.normal(size=60)
+    times = rng.integers(1, 4, 60)
+
+    def predicted(X, y, weight=None):
+        model = OnlineLaplaceRegressor(preset="fast", max_steps=2, random_state=0)
+        return model.fit(X, y, sample_weight=weight).predict(points, return_std=True)
+
+    points = rng.normal(size=(20, 3))
+    once = predicted(X, y)
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(60)
+        np.testing.assert_allclose(predicted(X[order], y[order]), once, rtol=1e-6)
+    repeated = np.repeat(np.arange(60), times)
+    np.testing.assert_allclose(predicted(X, y, times), predicted(X[repeated], y[repeated]), rtol=1e-6)

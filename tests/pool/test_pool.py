@@ -21,7 +21,7 @@ from online_laplace.model.network import initial_weights
 from online_laplace.pool.candidates import CONSTANT, LINEAR, Candidate, Preset, arcs
 from online_laplace.pool.classes import HeldOutProbabilities
 from online_laplace.pool.folds import LeftOut, assign_blocks, together
-from online_laplace.pool.narrowing import MOST_LOST, HeldOutComponents, centre, towards
+from online_laplace.pool.narrowing import MOST_LOST, HeldOutComponents, inwards
 from online_laplace.pool.numbers import Numbers
 from online_laplace.pool.pool import Problem, train_pool
 from online_laplace.pool.stacking import density_weights, squared_error_weights
@@ -186,16 +186,16 @@ def test_the_factor_of_a_mixture_is_that_of_its_definition(freedom):
     there = torch.ones(1, n, dtype=torch.bool)
     nu = torch.full((c, 1, n), freedom, dtype=torch.float64)
     counted = torch.ones(n, dtype=torch.float64)
-    components = HeldOutComponents(mean, variance, nu, weights, truth, there, counted)
+    components = HeldOutComponents(mean, variance, variance, nu, weights, truth, there, counted)
     factor = components.factor(members=1)
 
     def drawn_towards_the_middle(f):
-        middle = centre(mean[:, 0], variance[:, 0], weights[:, None])
         nothing = torch.zeros(c, n, 1, dtype=torch.float64)
         parts = (mean[:, 0, :, None], nothing, variance[:, 0, :, None])
         gaussian = GaussianPredictive(*parts)
         each = gaussian if freedom == torch.inf else StudentPredictive(*parts, nu[:, 0, :, None])
-        return Mixture(each, weights).to_units(towards(middle[:, None], f))
+        mixture = Mixture(each, weights)
+        return mixture.to_units(inwards(mixture, f))
 
     # P(Y ≤ y) is as far from ½ as a uniform number.
     apart = (drawn_towards_the_middle(factor).cdf(truth[:, None]) - 0.5).abs().mean()
@@ -209,7 +209,7 @@ def test_calibration_costs_next_to_nothing_of_the_log_density_even_beside_gross_
     y[::40] *= 10
     zero, same = torch.zeros(1, 1, n, dtype=torch.float64), torch.ones(1, 1, n, dtype=torch.float64)
     there, counted = torch.ones(1, n, dtype=torch.bool), torch.ones(n, dtype=torch.float64)
-    held_out = HeldOutComponents(zero, same, same / 0, one, y, there, counted)
+    held_out = HeldOutComponents(zero, same, same, same / 0, one, y, there, counted)
     factor = held_out.factor(members=1)
 
     def log_density(f):
@@ -238,7 +238,7 @@ def test_the_factor_of_many_members_is_continued_from_one_and_two():
         there = torch.ones(count, n, dtype=torch.bool)
         variance = torch.full((1, count, n), 0.5, dtype=torch.float64)
         gaussian = torch.full_like(variance, torch.inf)
-        return HeldOutComponents(members(count), variance, gaussian, one, y, there, counted)
+        return HeldOutComponents(members(count), variance, variance, gaussian, one, y, there, counted)
 
     continued = held_out(2).factor(members=10)
     ten = held_out(10)

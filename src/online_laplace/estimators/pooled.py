@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from online_laplace.data.checks import Floats
-from online_laplace.data.scaling import Affine, Scaler
+from online_laplace.data.scaling import Scaler
 from online_laplace.estimators.fitted import FittedNetworks
 from online_laplace.estimators.fitted_forest import FittedForest
 from online_laplace.likelihood import StudentT
 from online_laplace.model.mlp import MLP
 from online_laplace.model.model import Model
 from online_laplace.pool.candidates import AnyCandidate
-from online_laplace.pool.narrowing import centre, towards
+from online_laplace.pool.narrowing import inwards
 from online_laplace.predictive.categorical import CategoricalPredictive
 from online_laplace.predictive.distribution import Component, mixture_of
 from online_laplace.predictive.gaussian import GaussianPredictive
@@ -102,7 +102,7 @@ class FittedPool:
         if self.narrowing == 1:
             return wide
         of_classes = isinstance(wide, CategoricalPredictive)
-        return wide.tempered(self.narrowing) if of_classes else wide.to_units(self._inwards(wide))
+        return wide.tempered(self.narrowing) if of_classes else self._drawn_in(wide)
 
     def _wide(self, X: Floats) -> Any:
         """The mixture before it is made narrower."""
@@ -111,12 +111,15 @@ class FittedPool:
         alike = (_alike(predicted, heavy) for predicted in parts)
         return mixture_of(alike, len(self), self._weights)
 
-    def _inwards(self, wide: Mixture) -> Affine[Tensor]:
-        components: Any = wide.components
-        of_t = isinstance(components, StudentPredictive)
-        square = components.scale.square() if of_t else components.variance
-        middle = centre(components.mean, square, self._weights[:, None, None])
-        return towards(middle, self.narrowing)
+    def _drawn_in(self, wide: Mixture) -> Mixture:
+        """Narrower, but never so much that the noise were less than a target's resolution allows."""
+        return wide.drawn_in(inwards(wide, self.narrowing), self._least_noise)
+
+    @property
+    def _least_noise(self) -> Tensor:
+        """δ²/12 of each target, in the user's units: (1, k)."""
+        floor: float = getattr(self.leader.likelihood, "floor", 0.0)
+        return floor * self.leader.units.std.square()
 
     @one_thread_each()
     def covariance(self, X: Floats, *, noise: bool) -> Tensor:
@@ -126,8 +129,11 @@ class FittedPool:
         joint = torch.zeros((), dtype=self.rows.y.dtype, device=self.rows.y.device)
         for part, mean in zip(self.parts, means, strict=True):
             apart = (mean - middle).mT.unsqueeze(-1)  # (k, m, 1)
-            joint = joint + part.weight * (part.networks.covariance(X, noise=noise) + apart @ apart.mT)
-        return self.narrowing**2 * joint
+            joint = joint + part.weight * (part.networks.covariance(X, noise=False) + apart @ apart.mT)
+        joint = self.narrowing**2 * joint
+        if noise:
+            joint.diagonal(dim1=-2, dim2=-1).add_(self.mixture(X).noise_variance.mT)
+        return joint
 
     @one_thread_each()
     def draw(self, X: Floats, count: int, generator: torch.Generator, *, noise: bool) -> Tensor:
@@ -139,11 +145,20 @@ class FittedPool:
             chosen = torch.nonzero(of == place).squeeze(-1)
             if len(chosen):
                 drawn[chosen] = part.networks.draw(X, len(chosen), generator, noise=noise)
-        return drawn if self.narrowing == 1 else self._inwards(self._wide(X)).inverse(drawn)
+        if self.narrowing == 1:
+            return drawn
+        wide = self._wide(X)
+        drawn = inwards(wide, self.narrowing).inverse(drawn)
+        if noise:  # what of it the resolution asks for beyond what was drawn
+            missing = self._drawn_in(wide).noise_variance - self.narrowing**2 * wide.noise_variance
+            more = torch.randn(drawn.shape, generator=generator, dtype=drawn.dtype, device=drawn.device)
+            drawn = drawn + missing.clamp(min=0).sqrt() * more  # where none is missing, up to rounding
+        return drawn
 
     def noise_variance(self) -> Tensor:
         """The noise that the parts agree on, in the user's units, averaged over training rows: (k,)."""
-        return self.noise * self.leader.units.std.reshape(-1).square()
+        found = self.noise * self.leader.units.std.reshape(-1).square()
+        return torch.maximum(found, self._least_noise[0]) if len(found) else found
 
     def resolution(self) -> Floats:
         """The step δ of each target, in its own units, for which δ²/12 is the least noise: (k,)."""

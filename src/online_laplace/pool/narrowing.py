@@ -44,26 +44,33 @@ def centre(mean: Tensor, squared_scale: Tensor, weights: Tensor) -> Tensor:
     return found
 
 
-def towards(middle: Tensor, factor: float) -> Affine[Tensor]:
-    """The map that brings every value nearer to `middle` by a factor."""
+def inwards(mixture: Mixture, factor: float) -> Affine[Tensor]:
+    """The map that brings every value nearer to the centre of a mixture by a factor."""
+    components: Any = mixture.components
+    of_t = isinstance(components, StudentPredictive)
+    square = components.scale.square() if of_t else components.variance
+    middle = centre(components.mean, square, mixture.weights[:, None, None])
     return Affine((1 - factor) * middle, torch.full_like(middle, factor))
 
 
 @dataclass(frozen=True)
 class HeldOutComponents:
-    """Student's t of targets that were left out: mean, squared scale, ν (c, times, n), of weight (c,) each.
+    """Student's t of targets that were left out: mean, scales, ν (c, times, n), of weight (c,) each.
 
-    Of Gaussians ν = ∞, and the squared scale is the variance. `there` (times, n) says which targets were left
-    out so often; target i of y (n,) counts `counted` (n,).
+    Of Gaussians ν = ∞, and squared scales are variances: that of a new observation, and how much of it is
+    noise, which is never made less than `least_noise`. `there` (times, n) says which targets were left out so
+    often; target i of y (n,) counts `counted` (n,).
     """
 
     mean: Tensor
     squared_scale: Tensor
+    noise_scale: Tensor
     freedom: Tensor
     weights: Tensor
     y: Tensor
     there: Tensor
     counted: Tensor
+    least_noise: float = 0.0
 
     def factor(self, members: int) -> float:
         """The factor for a mixture of so many members; where no row was left out twice, that of one."""
@@ -81,34 +88,30 @@ class HeldOutComponents:
         wide for all others; yet those rows cost most, so that it is followed where the other would cost much.
         """
         mixture, y, counted = self._mixture(times, rows), self.y[rows, None], self.counted[rows, None]
-        share, middle = counted / counted.sum(), self._middle(mixture)
+        share, least = counted / counted.sum(), y.new_tensor(self.least_noise)
+
+        def drawn(log_factor: float) -> Mixture:
+            return mixture.drawn_in(inwards(mixture, math.exp(log_factor)), least)
 
         def log_density(log_factor: float) -> float:
-            drawn = mixture.to_units(towards(middle, math.exp(log_factor)))
-            return float((share * drawn.log_density(y)).sum())
+            return float((share * drawn(log_factor).log_density(y)).sum())
 
         def too_narrow(log_factor: float) -> float:
-            drawn = mixture.to_units(towards(middle, math.exp(log_factor)))
-            return float((share * (drawn.cdf(y) - 0.5).abs()).sum()) - 0.25
+            return float((share * (drawn(log_factor).cdf(y) - 0.5).abs()).sum()) - 0.25
 
         bounds = NARROWEST, WIDEST
         likeliest = float(minimize_scalar(lambda at: -log_density(at), bounds=bounds, method="bounded").x)
         calibrated = _crossing(too_narrow, *bounds)
-        least = log_density(likeliest) - MOST_LOST
-        if log_density(calibrated) >= least:
+        allowed = log_density(likeliest) - MOST_LOST
+        if log_density(calibrated) >= allowed:
             return calibrated
-        return _crossing(lambda at: log_density(at) - least, likeliest, calibrated)
+        return _crossing(lambda at: log_density(at) - allowed, likeliest, calibrated)
 
     def _mixture(self, times: list[int], rows: Tensor) -> Mixture:
-        fields = (self.mean, self.squared_scale, self.freedom)
-        mean, square, freedom = (v[:, times][..., rows].flatten(0, 1).unsqueeze(-1) for v in fields)
+        fields = (self.mean, self.squared_scale - self.noise_scale, self.noise_scale, self.freedom)
+        each = (v[:, times][..., rows].flatten(0, 1).unsqueeze(-1) for v in fields)
         weights = (self.weights / len(times)).repeat_interleave(len(times))
-        return Mixture(StudentPredictive(mean, torch.zeros_like(mean), square, freedom), weights)
-
-    @staticmethod
-    def _middle(mixture: Mixture) -> Tensor:
-        components: Any = mixture.components
-        return centre(components.mean, components.noise_scale, mixture.weights[:, None, None])
+        return Mixture(StudentPredictive(*each), weights)
 
 
 def _crossing(function: Callable[[float], float], positive: float, negative: float) -> float:

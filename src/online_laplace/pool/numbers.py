@@ -93,11 +93,13 @@ class Numbers:
         return HeldOutComponents(
             collected("mean"),
             collected("squared_scale"),
+            collected("noise"),
             collected("freedom"),
             rows.y.new_tensor(shares),
             rows.y.flatten(),
             there.repeat_interleave(rows.targets, -1),
             counted.expand_as(rows.y).flatten(),
+            getattr(problem.likelihood_of(used[0].candidate.noise), "floor", 0.0),
         ).factor(members)
 
     def scores(self, entry: Entry, rows: Rows, target: Scaler) -> dict[str, Any]:

@@ -136,8 +136,12 @@ def grow(
 def _without_repetition(
     X: Floats, y: Floats, weight: Floats, blocks: Integers
 ) -> tuple[Floats, Floats, Floats, Integers]:
-    """Equal rows as one of their weight, in an order that does not depend on theirs."""
-    rows = np.concatenate([X, y, blocks[:, None]], axis=1)
+    """Equal rows as one of their weight, in an order that does not depend on theirs.
+
+    In single precision: among splits that are equally good, the last bit of a target would choose, which
+    knows in what order rows were summed when they were scaled.
+    """
+    rows = np.concatenate([X, y, blocks[:, None]], axis=1).astype(np.float32).astype(np.float64)
     distinct, place = np.unique(rows, axis=0, return_inverse=True)
     d = X.shape[1]
     together: Floats = np.bincount(place.reshape(-1), weight).astype(np.float64)

@@ -54,6 +54,10 @@ class GaussianPredictive:
     def without_rounding(self) -> GaussianPredictive:
         return replace(self, function_variance=self.function_variance.clamp(min=0))
 
+    def with_least_noise(self, variance: Tensor) -> GaussianPredictive:
+        """The same with a noise of at least so much (…, 1, k)."""
+        return replace(self, noise_variance=torch.maximum(self.noise_variance, variance))
+
     def rows(self, chosen: slice) -> GaussianPredictive:
         """The same at some of the rows."""
         noise = self.noise_variance

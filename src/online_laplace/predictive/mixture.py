@@ -78,6 +78,9 @@ class Components(Parts, Protocol):
     def quantile(self, level: float) -> Tensor:
         """The y at which the cdf is `level`."""
 
+    def with_least_noise(self, variance: Tensor) -> Self:
+        """The same with a noise of at least so much (…, 1, k)."""
+
     def expected_distance(self, y: Tensor) -> Tensor:
         """E|Y − y|."""
 
@@ -199,6 +202,11 @@ class Mixture(AnyMixture[Components]):
             below = self.cdf(middle) < level
             low, high = torch.where(below, middle, low), torch.where(below, high, middle)
         return 0.5 * (low + high)
+
+    def drawn_in(self, inwards: Affine[Tensor], least_noise: Tensor) -> Self:
+        """The same mixture after a map (m, k) that makes it narrower, but for a noise of (1, k) at least."""
+        drawn = self.to_units(inwards)
+        return replace(drawn, components=drawn.components.with_least_noise(least_noise))
 
     @by_rows
     def crps(self, y: Tensor) -> Tensor:

@@ -68,6 +68,10 @@ class StudentPredictive:
     def without_rounding(self) -> StudentPredictive:
         return replace(self, spread=self.spread.clamp(min=0))
 
+    def with_least_noise(self, variance: Tensor) -> StudentPredictive:
+        """The same with a squared scale of the noise of at least so much (…, 1, k)."""
+        return replace(self, noise_scale=torch.maximum(self.noise_scale, variance))
+
     def rows(self, chosen: slice) -> StudentPredictive:
         """The same at some of the rows."""
         return StudentPredictive(*(each[..., chosen, :] for each in self._fields()))
