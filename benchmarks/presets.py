@@ -42,6 +42,11 @@ def settings(preset: str) -> dict:
     return {"hidden": 50} if preset == "network" else {"preset": preset}
 
 
+def coverage(below: np.ndarray) -> dict[str, float]:
+    """The share of targets inside their central intervals, from P(Y ≤ y) of each."""
+    return {str(level): float(np.mean(np.abs(below - 0.5) <= level / 2)) for level in LEVELS}
+
+
 def one(preset: str, name: str, X: np.ndarray, y: np.ndarray, number: int, device: str) -> dict:
     warnings.filterwarnings("ignore")
     split = paper_splits(len(y), number + 1)[number]
@@ -65,7 +70,10 @@ def one(preset: str, name: str, X: np.ndarray, y: np.ndarray, number: int, devic
         "log_likelihood_without_twins": float(log_p[new].mean()) if new.any() else None,
         "rmse": float(np.sqrt(np.mean((mean - y[test]) ** 2))),
         "rmse_of_distribution": float(np.sqrt(np.mean((predicted.mean() - y[test]) ** 2))),
-        "coverage": {str(v): float(np.mean(np.abs(below - 0.5) <= v / 2)) for v in LEVELS},
+        "coverage": coverage(below),
+        "coverage_without_twins": coverage(below[new]) if new.any() else None,
+        "test_rows": len(test),
+        "test_rows_without_twins": int(new.sum()),
         "seconds": fitted[0],
         "cpu_seconds": fitted[1],
         "predict_seconds": time.perf_counter() - began,
