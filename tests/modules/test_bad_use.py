@@ -232,6 +232,24 @@ def test_a_tied_weight_is_refused_by_kron_and_counted_once_by_the_others():
     torch.testing.assert_close(H.log_contraction(), torch.logdet(J.mT @ J + torch.eye(9).double()))
 
 
+def test_a_weight_that_is_used_outside_its_layer_too_is_refused_by_kron_and_known_to_the_others():
+    class Again(nn.Module):
+        def __init__(self, before: bool) -> None:
+            super().__init__()
+            self.layer, self.before = nn.Linear(3, 3), before
+
+        def forward(self, x):
+            again = lambda h: F.linear(h, self.layer.weight)  # noqa: E731
+            return self.layer(again(x)) if self.before else again(self.layer(x))
+
+    x, y = normal(8, 3, seed=1), normal(8, 3, seed=2)
+    for before in (False, True):
+        module = seeded(lambda before=before: Again(before))
+        tuner = OnlineLaplace(module, "gaussian", n_data=8, curvature="kron")
+        refused(r"layer.weight is used outside the call of its own layer too", tuner.loss, x, y)
+        assert OnlineLaplace(module, "gaussian", n_data=8, curvature="full").update(x, y) is not None
+
+
 def test_layers_that_kron_does_not_know_are_refused_by_name_with_what_does():
     others = "or use diagonal, block, full, last-layer or matrix-free"
 
@@ -287,6 +305,17 @@ def test_modules_that_cannot_be_copied_or_have_no_shape_yet():
 def test_rows_that_interact_in_eval_mode():
     module = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2, track_running_stats=False)).double()
     refused(r"1 \(BatchNorm1d\) keeps no running statistics", OnlineLaplace, module, "gaussian", n_data=8)
+
+    class Centred(nn.Linear):
+        def forward(self, x):
+            return super().forward(x - x.mean(0))
+
+    x, y = data(mlp(2))
+    for curvature in ("full", "diagonal"):
+        centred = nn.Sequential(Centred(3, 4), nn.Linear(4, 2)).double()
+        tuner = OnlineLaplace(centred, "gaussian", n_data=8, curvature=curvature)
+        for use in (tuner.loss, tuner.update):
+            refused(r"outputs of a row change with the other rows.*must be a buffer", use, x, y)
 
 
 def test_the_mode_needs_the_whole_curvature_and_all_rows():

@@ -8,7 +8,6 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
 from online_laplace.errors import DivergedError, InputError
-from online_laplace.modules.view import ModuleView
 
 NORMALISATIONS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.LocalResponseNorm, nn.RMSNorm)
 
@@ -73,18 +72,6 @@ def check_rows_apart(module: nn.Module) -> None:
                 f"{_layer(name, part)} keeps no running statistics, so that rows interact even in eval mode: "
                 "make it with track_running_stats=True"
             )
-
-
-def check_repeatable(view: ModuleView, X: object) -> None:
-    """Refuse a module that gives two values for one input in eval mode."""
-    values = view.values()
-    with torch.no_grad():
-        first, again = view.outputs(values, X), view.outputs(values, X)
-    if not torch.equal(first.nan_to_num(), again.nan_to_num()):
-        raise InputError(
-            "the module gives two different outputs for the same inputs in eval mode: something in it is "
-            "random, such as dropout called as a function with training=True"
-        )
 
 
 def check_finite(loss: Tensor, f: Tensor) -> None:

@@ -107,7 +107,7 @@ class RowsOperator:
 
 def linearise(view: ModuleView, values: Values, X: Inputs, *, layers: bool = False) -> ModuleJacobian:
     """One pass through the module, recorded; with what went in and out of its `layers` where asked for."""
-    with torch.enable_grad(), torch.autocast(_device(values), enabled=False):
+    with torch.enable_grad():
         leaves = tuple(values[name].detach().requires_grad_() for name in view.names)
         at = values | dict(zip(view.names, leaves, strict=True))
         if not layers:
@@ -115,10 +115,6 @@ def linearise(view: ModuleView, values: Values, X: Inputs, *, layers: bool = Fal
         with seeing(view) as seen:
             f = view.outputs(at, X)
         return ModuleJacobian(view, values, X, f, leaves, seen=seen)
-
-
-def _device(values: Values) -> str:
-    return next(iter(values.values())).device.type
 
 
 def tangent_model(
@@ -168,7 +164,7 @@ def row_jacobian(view: ModuleView, values: Values, X: Inputs, along: Tensor | No
 def directional(view: ModuleView, values: Values, X: Inputs, v: Tensor) -> Tensor:
     """J v (n, k) in forward mode."""
     _load_forward_mode()
-    with forward_ad.dual_level(), torch.no_grad(), torch.autocast(_device(values), enabled=False):
+    with forward_ad.dual_level(), torch.no_grad():
         along = view.unflatten(v)
         moving = {name: forward_ad.make_dual(values[name], along[name]) for name in view.names}
         f, product = forward_ad.unpack_dual(view.outputs(values | moving, X))

@@ -11,6 +11,7 @@ from online_laplace.likelihood.base import Likelihood
 from online_laplace.memory import limits
 from online_laplace.model.precision import Precision
 from online_laplace.model.prior import Hyper
+from online_laplace.modules.autocast import full_precision
 from online_laplace.modules.batch import Inputs, row_count, some_rows
 from online_laplace.modules.checks import check_count
 from online_laplace.modules.jacobian import directional, row_jacobian
@@ -28,6 +29,7 @@ class ModulePosterior:
     H: Precision
     likelihood: Likelihood
 
+    @full_precision
     @torch.no_grad()
     def predict(self, x: Inputs, *, draws: int | None = None, seed: int = 0) -> Component:
         """What the likelihood makes of the outputs and their covariance: means and variances, or classes.
@@ -36,6 +38,7 @@ class ModulePosterior:
         """
         return self.likelihood.predict(*self.outputs(x, draws=draws, seed=seed), self.hyper.beta)
 
+    @full_precision
     @torch.no_grad()
     def outputs(self, x: Inputs, *, draws: int | None = None, seed: int = 0) -> tuple[Tensor, Tensor]:
         """f(x, w) (m, k) and its covariance j(x) H⁻¹ j(x)ᵀ (m, k, k).
@@ -58,6 +61,7 @@ class ModulePosterior:
             covariance.append(self.H.covariance(row_jacobian(self.view, self.values, part)))
         return torch.cat(outputs), torch.cat(covariance)
 
+    @full_precision
     @torch.no_grad()
     def sample(self, x: Inputs, count: int, generator: torch.Generator, *, noise: bool = False) -> Tensor:
         """Outputs f + J δ drawn at the rows of x, jointly: (count, m, k); new targets with `noise`.

@@ -24,6 +24,7 @@ from online_laplace.model.tangent import TangentModel
 from online_laplace.model.tensor_prior import ScaledPrior
 from online_laplace.modules.checks import normalisations
 from online_laplace.modules.jacobian import ModuleJacobian, RowsOperator, row_jacobian
+from online_laplace.modules.last_layer import last_names
 from online_laplace.modules.layers import check_layers, factors
 from online_laplace.modules.view import ModuleView
 from online_laplace.types import alone
@@ -96,14 +97,13 @@ class Probes:
         return (2 * drawn - 1).to(like)
 
 
-def chosen_names(module: nn.Module, name: str) -> list[str] | None:
-    """The parameters that a structure is about; None for all. Raises InputError for an unknown name."""
+def chosen_names(module: nn.Module, name: str, heads: int) -> list[str] | None:
+    """The parameters that a structure is about; None for all. Raises InputError for an unknown name.
+
+    `heads` is how many outputs have kinds, and with these layers, of their own.
+    """
     known_name("curvature", name, ("auto", *NAMES))
-    if name != LAST_LAYER:
-        return None
-    trainable = [n for n, p in module.named_parameters() if p.requires_grad]
-    owner = trainable[-1].rpartition(".")[0]
-    return [n for n in trainable if n.rpartition(".")[0] == owner]
+    return last_names(module, heads) if name == LAST_LAYER else None
 
 
 def check_structure(name: str, view: ModuleView, *, at_mode: bool, accept: bool, by_weight: bool) -> None:

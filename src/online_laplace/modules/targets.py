@@ -53,6 +53,11 @@ def check_likelihood(choice: str | Likelihood, module: nn.Module) -> None:
         )
 
 
+def heads_of(choice: str | Likelihood) -> int:
+    """How many outputs there are where they are of different kinds, else 1."""
+    return choice.outputs if not isinstance(choice, str) and any(choice.heads) else 1
+
+
 def _last_of_all(module: nn.Module, outputs: int) -> str | None:
     """The last trainable matrix, if it has a row for each of so many outputs."""
     *_, (name, last) = ((n, p) for n, p in module.named_parameters() if p.requires_grad and p.ndim > 1)
@@ -95,7 +100,8 @@ def as_targets(likelihood: Likelihood, y: object, f: Tensor, *, look: bool = Tru
 
 
 def data_loss(likelihood: Likelihood, f: Tensor, y: Tensor, hyper: Hyper) -> Tensor:
-    """β-weighted −log p(y | f) at outputs f (rows, outputs), summed over rows, without normalisers: ()."""
+    """−log p(y | f) at outputs f (rows, outputs), summed over rows: ()."""
     if isinstance(likelihood, Categorical):  # without the second-order view, k numbers a row and not k²
         return -(y * f.log_softmax(-1)).sum()
-    return weighted(hyper, likelihood.local(f, y).total(len(hyper.beta)))
+    loss = weighted(hyper, likelihood.local(f, y).total(len(hyper.beta)))
+    return loss - likelihood.log_normaliser(hyper.beta, f.shape[0])

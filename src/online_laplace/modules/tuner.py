@@ -14,13 +14,13 @@ from online_laplace.errors import DivergedError, InputError, known_name
 from online_laplace.likelihood import Likelihood
 from online_laplace.model.prior import Hyper, initial_hyper
 from online_laplace.model.tensor_prior import GPrior, PriorChoice, tensor_prior
+from online_laplace.modules.autocast import full_precision
 from online_laplace.modules.batch import Inputs, arguments, row_count
 from online_laplace.modules.cadence import EVERY_STEP, Cadence
 from online_laplace.modules.checks import (
     check_finite,
     check_mode,
     check_module,
-    check_repeatable,
     check_rows_apart,
     check_seed,
 )
@@ -41,7 +41,7 @@ from online_laplace.modules.structures import (
     check_structure,
     chosen_names,
 )
-from online_laplace.modules.targets import as_targets, check_likelihood, data_loss
+from online_laplace.modules.targets import as_targets, check_likelihood, data_loss, heads_of
 from online_laplace.modules.temperature import with_temperature
 from online_laplace.modules.view import ModuleView, checked_outputs, unwrapped
 from online_laplace.progress import say
@@ -119,10 +119,10 @@ class OnlineLaplace:
             by_weight=isinstance(prior, GPrior),
         )
         if curvature == AUTO:
-            curvature, reason = choose(unwrapped(model), check)
+            curvature, reason = choose(unwrapped(model), heads_of(likelihood), check)
             say(reason)
         self.model, self.n_data, self.curvature, self.mean = model, n_data, curvature, mean
-        self.view = ModuleView(model, chosen_names(unwrapped(model), curvature))
+        self.view = ModuleView(model, chosen_names(unwrapped(model), curvature, heads_of(likelihood)))
         check(curvature, self.view)
         check_fits(curvature, self.view)
         self.reduce = reduce
@@ -172,8 +172,10 @@ class OnlineLaplace:
         return self._learner.looks
 
     def loss(self, x: Inputs, y: Tensor, *, reduction: str = "sum") -> Tensor:
-        """ℓ_f = −log p(y | f) + ½ Σ α w² at the current precisions, estimated from a batch.
+        """−log p(y | f) + ½ Σ α w² at the current precisions, estimated from a batch.
 
+        It is ℓ_f with the normaliser of the noise, of which the weights know nothing, so that losses at
+        different noise compare.
         The batch's part of the data loss is scaled to all n_data rows. With reduction="mean" all of it is
         divided by n_data, so that gradients have the size that most learning rates are meant for. Raises
         DivergedError for a loss that is no finite number; on an accelerator, which would have to be waited
@@ -186,6 +188,7 @@ class OnlineLaplace:
             self.view.check_unchanged()
         positional, named = arguments(x)
         rows = self._observer.rows(x)
+        self._observer.meet(x)
         f = checked_outputs(self.model(*positional, **named), rows).to(self.hyper.alpha.dtype)
         likelihood = self._observer.settle(f)
         self._learner.settle_noise(likelihood)
@@ -195,6 +198,7 @@ class OnlineLaplace:
             check_finite(loss.detach(), f.detach())
         return loss if reduction == "sum" else loss / self.n_data
 
+    @full_precision
     @torch.no_grad()
     def update(self, x: Inputs, y: Tensor) -> Update | None:
         """Look at the curvature of a batch, if it is time, and move the precisions; what was done, or None.
@@ -205,8 +209,6 @@ class OnlineLaplace:
         cadence = self._settled_cadence(x)
         if not cadence.is_due(self.calls, self._learner.looked):
             return None
-        if self.looks == 0:
-            check_repeatable(self.view, x)
         self.view.check_unchanged()
         tangent, sums = self._observer.look(self.view.values(), x, y, self.probes)
         self._learner.settle_noise(tangent.likelihood)
@@ -217,6 +219,7 @@ class OnlineLaplace:
             )
         return self._learner.gather(tangent, sums, cadence)
 
+    @full_precision
     @torch.no_grad()
     def update_all(self, loader: Iterable[Any]) -> Update:
         """Move the precisions once, from the curvature of all rows of the loader at the present weights.
@@ -230,6 +233,7 @@ class OnlineLaplace:
         self._learner.settle_noise(tangent.likelihood)
         return self._learner.move(tangent, sums)
 
+    @full_precision
     @torch.no_grad()
     def posterior(self, loader: Iterable[Any], *, probes: int | None = None) -> ModulePosterior:
         """The Gaussian over the weights as they are now, from the curvature of all rows of the loader.

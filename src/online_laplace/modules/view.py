@@ -76,7 +76,7 @@ class ModuleView:
         """f (n, k) in eval mode. Raises InputError for outputs of another shape."""
         positional, named = arguments(X)
         f = functional_call(self.shadow, values, positional, named)
-        return checked_outputs(f, row_count(X))
+        return checked_outputs(f, row_count(X)).to(values[self.names[0]].dtype)
 
     def check_unchanged(self) -> None:
         """Refuse a module whose trainable parameters are no longer those it was looked at with."""
@@ -107,6 +107,10 @@ def checked_outputs(f: object, rows: int) -> Tensor:
     if not isinstance(f, Tensor):
         raise InputError(
             f"the module returns {type(f).__name__}: wrap it in one that returns a tensor (rows, outputs)"
+        )
+    if not f.is_floating_point():
+        raise InputError(
+            f"the module returns {f.dtype}: outputs must be real numbers, of which there are gradients"
         )
     if f.ndim != 2 or f.shape[0] != rows:
         raise InputError(
