@@ -93,9 +93,14 @@ def test_targets_that_do_not_fit_the_likelihood():
     refused(r"classes must be numbers from 0 to 2", tuner.loss, x, y + 1)
     refused(r"needs targets of shape \(8, 3\)", tuner.loss, x, y[:7])
     refused(r"targets must be a tensor", tuner.loss, x, y.tolist())
-    refused(
-        r"counts must be 0 or more", OnlineLaplace(module, "poisson", n_data=8).loss, x, normal(8, 3, seed=1)
-    )
+    for labels in (y.double(), y.unsqueeze(-1)):
+        refused(r"or the numbers of the classes as integers of shape \(8,\)", tuner.loss, x, labels)
+    refused(r"must sum to 1, and in row 0 they sum to 3", tuner.loss, x, torch.ones(8, 3))
+    soft = normal(8, 3, seed=1).softmax(-1)  # probabilities of classes sum to one too
+    assert torch.isfinite(tuner.loss(x, soft))
+    poisson = OnlineLaplace(module, "poisson", n_data=8)
+    for counts in (normal(8, 3, seed=1), torch.full((8, 3), 0.5)):
+        refused(r"counts must be 0 or more, and whole", poisson.loss, x, counts)
     refused(
         r"targets must be finite",
         OnlineLaplace(module, "gaussian", n_data=8).loss,
@@ -139,7 +144,7 @@ def test_losses_that_are_no_numbers(where):
     with torch.no_grad():
         module[2].bias.fill_(800.0)
     with pytest.raises(DivergedError, match=r"likelihood of the targets overflows"):
-        getattr(OnlineLaplace(module, "poisson", n_data=8), where)(x.nan_to_num(), y.abs())
+        getattr(OnlineLaplace(module, "poisson", n_data=8), where)(x.nan_to_num(), y.abs().round())
 
 
 def test_precisions_that_leave_the_numbers_end_the_run_and_stay_as_they_were():
@@ -180,6 +185,35 @@ def test_dropout_in_train_mode():
         x,
         y,
     )
+
+
+class First(nn.Module):
+    """What a layer that returns several things returns first, at the last position."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer, self.head = layer, nn.Linear(4, 2)
+
+    def forward(self, x):
+        arguments = (x,) * (3 if isinstance(self.layer, nn.MultiheadAttention) else 1)
+        return self.head(self.layer(*arguments)[0][:, -1])
+
+
+DROPPING = {
+    "LSTM": lambda p: nn.LSTM(4, 4, 2, dropout=p, batch_first=True),
+    "GRU": lambda p: nn.GRU(4, 4, 2, dropout=p, batch_first=True),
+    "MultiheadAttention": lambda p: nn.MultiheadAttention(4, 2, dropout=p, batch_first=True),
+}
+
+
+@pytest.mark.parametrize("kind", DROPPING)
+def test_layers_that_drop_out_inside_in_train_mode(kind):
+    module = seeded(lambda: First(DROPPING[kind](0.5)))
+    x, y = normal(8, 3, 4, seed=1), normal(8, 2, seed=2)
+    tuner = OnlineLaplace(module, "gaussian", n_data=8, curvature="last-layer")
+    refused(rf"layer \({kind}\) drops out at random in train mode.*set dropout to 0", tuner.loss, x, y)
+    module.layer.dropout = 0.0
+    assert torch.equal(tuner.loss(x, y), tuner.loss(x, y))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -405,11 +439,3 @@ def test_noise_with_a_layer_of_its_own_may_vary_with_the_inputs():
     tuner = OnlineLaplace(module, VaryingGaussian(), n_data=8, curvature="kron")
     assert tuner.update(x, y).alpha.keys() >= {"mean.weight", "noise.weight"}
     assert tuner.posterior([(x, y)]).predict(x).mean.shape == (8, 1)
-
-
-def test_a_state_that_lacks_something_is_refused():
-    tuner = OnlineLaplace(mlp(2), "gaussian", n_data=8)
-    for name in (state := tuner.state_dict()):
-        refused(f"it has no {name}", tuner.load_state_dict, {n: v for n, v in state.items() if n != name})
-    refused("it is a NoneType", tuner.load_state_dict, None)
-    refused("it has 1 precisions", tuner.load_state_dict, state | {"alpha": torch.ones(1)})

@@ -56,12 +56,22 @@ def check_seed(seed: object) -> None:
 def check_mode(module: nn.Module) -> None:
     """Refuse dropout that is active: the evidence is that of one function, not of a random one."""
     for name, part in module.named_modules():
-        if isinstance(part, _DropoutNd) and part.training and part.p > 0:
+        if part.training and (setting := _dropping(part)):
             raise InputError(
                 f"{_layer(name, part)} drops out at random in train mode, and the evidence is that of one "
-                "function: call eval() on it (or on the module), or set p to 0; the precisions that are "
-                "learnt here do what dropout is for"
+                f"function: call eval() on it (or on the module), or set {setting} to 0; the precisions that "
+                "are learnt here do what dropout is for"
             )
+
+
+def _dropping(part: nn.Module) -> str | None:
+    """The setting by which a layer drops out in train mode; None where it does not."""
+    if isinstance(part, _DropoutNd) and part.p > 0:
+        return "p"
+    # A recurrent one drops out after each of its layers but the last.
+    if isinstance(part, nn.RNNBase) and part.num_layers > 1 and part.dropout > 0:
+        return "dropout"
+    return "dropout" if isinstance(part, nn.MultiheadAttention) and part.dropout > 0 else None
 
 
 def check_rows_apart(module: nn.Module) -> None:

@@ -21,17 +21,17 @@ Outputs = dict[str, Tensor]
 def last_names(module: nn.Module, rows: int = 1) -> list[str]:
     """The trainable parameters of the layer that was registered last.
 
-    Where outputs are of different kinds, each with a layer of its own, they are those of as many of the last
-    layers as have together `rows` outputs.
+    Where outputs are of different kinds, each with a layer of its own, they are those of the last layers that
+    have `rows` outputs together.
     """
     trainable = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
     layers = [list(own) for _, own in groupby(trainable, key=lambda pair: _owner(pair[0]))]
     chosen: list[str] = []
     found = 0
-    while layers and found < rows:
-        last = layers.pop()
-        chosen = [name for name, _ in last] + chosen
-        found += max(p.shape[0] if p.ndim else 1 for _, p in last)
+    for layer in reversed(layers):
+        own = max(p.shape[0] if p.ndim else 1 for _, p in layer)
+        if not chosen or found + own <= rows:
+            chosen, found = [name for name, _ in layer] + chosen, found + own
     return chosen
 
 
@@ -51,8 +51,8 @@ def check_last_layer(view: ModuleView, values: Values, X: Inputs) -> None:
     if not _reached(f, {name: leaves[name] for name in view.names}):
         raise InputError(
             f"last-layer curvature is that of {own[0] or 'the module itself'}, which was registered last, "
-            "and the outputs do not depend on it: freeze it (requires_grad_(False)), or assign the layer that "
-            "they come from after it in __init__"
+            "and the outputs do not depend on it: freeze it (requires_grad_(False)), or assign the layer "
+            "that they come from after it in __init__"
         )
     last = [seen[name] for name in own if name in seen]
     if not last:  # its parameters are used by a layer around it, whose order is its own

@@ -99,10 +99,15 @@ class Observer:
             tangent, sums = self.look(values, x, y, probes)
             total = sums if total is None else total + sums
         assert total is not None
-        if round(total.rows) != self.n_data:
-            raise InputError(
-                f"n_data is {self.n_data:,}, but the loader has {round(total.rows):,} rows: give the number "
-                "of training rows as n_data, and a loader of all of them (drop_last=False, no sampling with "
-                "replacement)"
-            )
+        check_all_rows(total.rows, self.n_data)
         return tangent, total
+
+
+def check_all_rows(rows: float, n_data: int) -> None:
+    """Refuse a loader that gives more or fewer rows than there are. Raises InputError."""
+    if round(rows) != n_data:
+        raise InputError(
+            f"n_data is {n_data:,}, but the loader has {round(rows):,} rows: give the number of training "
+            "rows as n_data, and a loader of each of them once (drop_last=False, no sampling with "
+            "replacement; for a DistributedSampler, which pads, as many rows as the processes can share evenly)"
+        )

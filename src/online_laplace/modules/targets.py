@@ -11,6 +11,9 @@ from online_laplace.likelihood import Bernoulli, Categorical, Gaussian, Likeliho
 from online_laplace.model.prior import Hyper
 from online_laplace.model.tangent import weighted
 
+# By how much probabilities of classes in single precision may miss 1 together.
+ROUNDING = 1e-4
+
 LIKELIHOODS = ("gaussian", "categorical", "bernoulli", "poisson")
 
 
@@ -53,6 +56,12 @@ def check_likelihood(choice: str | Likelihood, module: nn.Module) -> None:
         )
 
 
+def kind_of(choice: str | Likelihood) -> tuple[str, int]:
+    """The name of a likelihood's kind, however it was chosen, and how many precisions β it learns."""
+    found = likelihood_of(choice, 1 if choice == "bernoulli" else 2) if isinstance(choice, str) else choice
+    return type(found).__name__, found.scales
+
+
 def heads_of(choice: str | Likelihood) -> int:
     """How many outputs there are where they are of different kinds, else 1."""
     return choice.outputs if not isinstance(choice, str) and any(choice.heads) else 1
@@ -72,7 +81,7 @@ def as_targets(likelihood: Likelihood, y: object, f: Tensor, *, look: bool = Tru
     """
     if not isinstance(y, Tensor):
         raise InputError(f"targets must be a tensor, not {type(y).__name__}")
-    y = y.to(f.device)
+    y, given = y.to(f.device), (str(y.dtype).removeprefix("torch."), tuple(y.shape))
     rows, wanted = f.shape[0], likelihood.targets
     if isinstance(likelihood, Categorical) and y.ndim == 1 and not y.is_floating_point():
         if look and len(y) == rows and not ((y >= 0) & (y < wanted)).all():
@@ -83,19 +92,26 @@ def as_targets(likelihood: Likelihood, y: object, f: Tensor, *, look: bool = Tru
         y = one_hot(y.long(), wanted)
     y = y.unsqueeze(-1) if y.ndim == 1 else y
     if y.shape != (rows, wanted):
+        classes = ", or the numbers of the classes as integers of shape "
         raise InputError(
-            f"the {type(likelihood).__name__} likelihood needs targets of shape ({rows}, {wanted}) for "
-            f"outputs {tuple(f.shape)}, but they are {tuple(y.shape)}"
+            f"the {type(likelihood).__name__} likelihood needs targets of shape ({rows}, {wanted})"
+            f"{f'{classes}({rows},)' if isinstance(likelihood, Categorical) else ''} for outputs "
+            f"{tuple(f.shape)}, but they are {given[0]} of shape {given[1]}"
         )
     y = y.to(f.dtype)
     if not look:
         return y
-    if isinstance(likelihood, (Bernoulli, Categorical)) and not ((y >= 0) & (y <= 1)).all():
-        raise InputError("the indicator of a class must be from 0 to 1")
-    if isinstance(likelihood, Poisson) and not (y >= 0).all():
-        raise InputError("counts must be 0 or more")
     if not torch.isfinite(y).all():
         raise InputError("targets must be finite numbers")
+    if isinstance(likelihood, (Bernoulli, Categorical)) and not ((y >= 0) & (y <= 1)).all():
+        raise InputError("the indicator of a class must be from 0 to 1")
+    if isinstance(likelihood, Categorical) and (off := (y.sum(-1) - 1).abs() > ROUNDING).any():
+        raise InputError(
+            f"the indicators of a row's classes must sum to 1, and in row {int(off.nonzero()[0])} they sum "
+            f"to {float(y[off][0].sum()):.3g}: give the number of its class, or a one in the column of that"
+        )
+    if isinstance(likelihood, Poisson) and not ((y >= 0) & (y == y.round())).all():
+        raise InputError("counts must be 0 or more, and whole: for other numbers use likelihood='gaussian'")
     return y
 
 

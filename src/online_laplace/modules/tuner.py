@@ -41,7 +41,7 @@ from online_laplace.modules.structures import (
     check_structure,
     chosen_names,
 )
-from online_laplace.modules.targets import as_targets, check_likelihood, data_loss, heads_of
+from online_laplace.modules.targets import as_targets, check_likelihood, data_loss, heads_of, kind_of
 from online_laplace.modules.temperature import with_temperature
 from online_laplace.modules.view import ModuleView, checked_outputs, unwrapped
 from online_laplace.progress import say
@@ -133,7 +133,10 @@ class OnlineLaplace:
         groups = tensor_prior(self.view.tensors, prior, like)
         self._observer = Observer(self.view, likelihood, groups, curvature, n_data, reduce)
         hyper = initial_hyper(groups, like.new_empty(self.view.d_w), alpha=alpha, beta=beta)
-        self._learner = Learner(hyper, n_data, mean, curvature, signs, cadence, beta)
+        kind, scales = kind_of(likelihood)
+        noise = hyper.beta.new_full((max(1, scales),), beta if scales else 1.0)
+        hyper = hyper.with_values(hyper.alpha, noise)
+        self._learner = Learner(hyper, n_data, mean, curvature, signs, cadence, kind)
         self._penalised: Penalised | None = None
 
     @property
@@ -191,7 +194,6 @@ class OnlineLaplace:
         self._observer.meet(x)
         f = checked_outputs(self.model(*positional, **named), rows).to(self.hyper.alpha.dtype)
         likelihood = self._observer.settle(f)
-        self._learner.settle_noise(likelihood)
         data = data_loss(likelihood, f, as_targets(likelihood, y, f, look=look), self.hyper)
         loss = (self.n_data / rows) * data + self._penalty()
         if look:
@@ -211,7 +213,6 @@ class OnlineLaplace:
             return None
         self.view.check_unchanged()
         tangent, sums = self._observer.look(self.view.values(), x, y, self.probes)
-        self._learner.settle_noise(tangent.likelihood)
         if self.curvature in WITHOUT_MATRICES and sums.rows < self.n_data:
             raise InputError(
                 f"{self.curvature} curvature does not add up over batches at different weights: leave update "
@@ -230,7 +231,6 @@ class OnlineLaplace:
         self._learner.calls += 1
         self.view.check_unchanged()
         tangent, sums = self._observer.look_at_all(self.view.values(), loader, self.probes)
-        self._learner.settle_noise(tangent.likelihood)
         return self._learner.move(tangent, sums)
 
     @full_precision
@@ -246,7 +246,6 @@ class OnlineLaplace:
         values = self.view.snapshot()
         observer = self._observer.with_curvature(DIAGONAL) if self.curvature == SUBSET else self._observer
         tangent, total = observer.look_at_all(values, loader, replace(self.probes, count=probes))
-        self._learner.settle_noise(tangent.likelihood)
         H = total.ggn.at(self.hyper)
         if H.failed.any():
             raise DivergedError(
