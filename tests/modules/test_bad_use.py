@@ -317,18 +317,6 @@ def test_layers_that_kron_does_not_know_are_refused_by_name_with_what_does():
     refused(r"layer is not called when the module is", kron(module).update, x, y)
 
 
-def test_a_layer_that_stops_the_gradient_of_every_row_is_named():
-    class Branch(nn.Module):
-        def forward(self, x):
-            return x if x.sum() > 0 else -x
-
-    module = nn.Sequential(nn.Linear(3, 2), Branch()).double()
-    x, y = data(module)
-    tuner = OnlineLaplace(module, "gaussian", n_data=8, curvature="full")
-    refused(r"through 1 \(Branch\).*These need no rows: kron", tuner.update, x, y)
-    assert OnlineLaplace(module, "gaussian", n_data=8, curvature="kron").update(x, y) is not None
-
-
 def test_modules_that_cannot_be_copied_or_have_no_shape_yet():
     module = mlp(2)
     module.lock = __import__("threading").Lock()

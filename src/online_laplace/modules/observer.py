@@ -109,5 +109,5 @@ def check_all_rows(rows: float, n_data: int) -> None:
         raise InputError(
             f"n_data is {n_data:,}, but the loader has {round(rows):,} rows: give the number of training "
             "rows as n_data, and a loader of each of them once (drop_last=False, no sampling with "
-            "replacement; for a DistributedSampler, which pads, as many rows as the processes can share evenly)"
+            "replacement; for a DistributedSampler, which pads, rows that the processes can share evenly)"
         )

@@ -14,7 +14,7 @@ from online_laplace.model.prior import Hyper
 from online_laplace.modules.autocast import full_precision
 from online_laplace.modules.batch import Inputs, row_count, some_rows
 from online_laplace.modules.checks import check_count
-from online_laplace.modules.jacobian import directional, row_jacobian
+from online_laplace.modules.rows import directional, row_jacobian
 from online_laplace.modules.view import ModuleView, Values
 from online_laplace.predictive.distribution import Component
 

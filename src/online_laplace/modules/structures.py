@@ -23,9 +23,10 @@ from online_laplace.model.prior import Prior
 from online_laplace.model.tangent import TangentModel
 from online_laplace.model.tensor_prior import ScaledPrior
 from online_laplace.modules.checks import normalisations
-from online_laplace.modules.jacobian import ModuleJacobian, RowsOperator, row_jacobian
+from online_laplace.modules.jacobian import ModuleJacobian, RowsOperator
 from online_laplace.modules.last_layer import last_names
 from online_laplace.modules.layers import check_layers, factors
+from online_laplace.modules.rows import row_jacobian
 from online_laplace.modules.view import ModuleView
 from online_laplace.types import alone
 

@@ -33,6 +33,8 @@ class ModuleView:
         self.names = [name for name in trainable if names is None or name in names]
         self.trainable = trainable
         self.shadow = _shadow(self.module)
+        # What torch has turned out to be able to do through this module: see `rows.py`.
+        self.way, self.one_by_one = 0, False
 
     @cached_property
     def parameters(self) -> list[nn.Parameter]:
@@ -135,7 +137,10 @@ def _shadow(module: nn.Module) -> nn.Module:
             f"{type(module).__name__} cannot be copied by copy.deepcopy, which is needed to leave it as it "
             f"is: {error}"
         ) from error
-    for part in shadow.modules():  # the user's own hooks are about the user's own calls
+    for part in shadow.modules():
+        if isinstance(part, (nn.Embedding, nn.EmbeddingBag)):
+            part.sparse = False  # sparse gradients are for the optimiser; sums of squares are not sparse
+        # The user's own hooks are about the user's own calls.
         part._forward_hooks.clear()
         part._forward_pre_hooks.clear()
         part._backward_hooks.clear()
