@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -9,7 +12,7 @@ from torch.nn import functional as F
 
 from module_problems import Words, inputs_for, mlp, seeded, targets
 from online_laplace import OnlineLaplace
-from online_laplace.core import VaryingGaussian
+from online_laplace.core import Gaussian, VaryingGaussian
 from online_laplace.errors import DivergedError, InputError
 from online_laplace.modules import Cadence, fit
 from problems import normal
@@ -41,10 +44,21 @@ def test_an_n_data_that_is_no_number_of_rows(n_data):
     refused(r"n_data must be the number of training rows", OnlineLaplace, mlp(2), "gaussian", n_data=n_data)
 
 
+def test_whole_numbers_of_numpy_are_whole_numbers(tmp_path):
+    module = mlp(2)
+    found = fit(
+        module, [data(module)], "gaussian", n_data=np.int64(8), epochs=np.int64(2), seed=np.int64(3),
+        probes=np.int32(2), curvature="diagonal", checkpoint=tmp_path / "run", quiet=True,
+    )  # fmt: skip
+    assert found.history[-1].n_data == 8 and len(found.losses) == 2
+
+
 def test_unknown_names_are_offered_the_nearest():
     refused(r"did you mean 'categorical'", OnlineLaplace, mlp(2), "categoric", n_data=8)
     refused(r"did you mean 'kron'", OnlineLaplace, mlp(2), "gaussian", n_data=8, curvature="krone")
     refused(r"did you mean 'layerwise'", OnlineLaplace, mlp(2), "gaussian", n_data=8, prior="layer-wise")
+    refused(r"called 'categorical', or 'bern", OnlineLaplace, mlp(2), "classification", n_data=8)
+    refused(r"it is called 'gaussian' here", OnlineLaplace, mlp(2), "regression", n_data=8)
     refused(r"choose one of weights, mode", OnlineLaplace, mlp(2), "gaussian", n_data=8, mean="median")
 
 
@@ -324,6 +338,42 @@ def test_modules_that_cannot_be_copied_or_have_no_shape_yet():
     refused(r"has no shape yet: run one batch", OnlineLaplace, nn.LazyLinear(2), "gaussian", n_data=8)
 
 
+def test_modules_without_numbers_and_scripted_ones():
+    refused(r"on the meta device and has no numbers", OnlineLaplace, mlp(2).to("meta"), "gaussian", n_data=8)
+    empty = mlp(2).to("meta").to_empty(device="cpu")
+    empty.load_state_dict(mlp(2).state_dict())
+    assert OnlineLaplace(empty, "gaussian", n_data=8).update(*data(empty)) is not None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        scripted = torch.jit.trace(mlp(2), data(mlp(2))[0])
+    refused(r"scripted module cannot be looked into", OnlineLaplace, scripted, "gaussian", n_data=8)
+
+
+def test_a_module_in_data_parallel_is_looked_at_as_itself():
+    module = mlp(2)
+    x, y = data(module)
+    found = []
+    for model in (module, nn.DataParallel(module)):
+        tuner = OnlineLaplace(model, "gaussian", n_data=8, curvature="kron")
+        tuner.loss(x, y)
+        found.append(tuner.update(x, y))
+    assert found[0] == found[1]
+
+
+def test_a_module_whose_dtype_changes_is_noticed_and_its_state_goes_on_in_a_new_tuner():
+    module = mlp(2).float()
+    x, y = data(module)
+    tuner = OnlineLaplace(module, "gaussian", n_data=8, curvature="full")
+    tuner.update(x.float(), y)
+    module.double()
+    for use in (tuner.loss, tuner.update):
+        refused(r"0.weight was torch.float32 on cpu and is torch.float64 on cpu now", use, x, y)
+    new = OnlineLaplace(module, "gaussian", n_data=8, curvature="full")
+    new.load_state_dict(tuner.state_dict())
+    assert new.update(x, y) is not None and new.looks == 2
+    assert new.hyper.alpha.dtype == torch.float64
+
+
 def test_rows_that_interact_in_eval_mode():
     module = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2, track_running_stats=False)).double()
     refused(r"1 \(BatchNorm1d\) keeps no running statistics", OnlineLaplace, module, "gaussian", n_data=8)
@@ -353,9 +403,25 @@ def test_the_mode_needs_the_whole_curvature_and_all_rows():
     module = mlp(2)
     x, y = data(module)
     tuner = OnlineLaplace(
-        module, "gaussian", n_data=9, mean="mode", curvature="full", cadence=Cadence(every=1)
+        module, "gaussian", n_data=9, mean="mode", curvature="full", cadence=Cadence(every=1, decay=0)
     )
     refused(r"mean='mode' needs all rows in one batch", tuner.update, x, y)
+
+
+def test_the_mode_remembers_nothing_of_earlier_looks():
+    module = mlp(2)
+    x, y = data(module)
+    settings = dict(n_data=8, mean="mode", curvature="full")
+    refused(
+        r"nothing of earlier looks can be added: give the cadence decay=0",
+        OnlineLaplace,
+        module,
+        "gaussian",
+        cadence=Cadence(every=1),
+        **settings,
+    )
+    tuner = OnlineLaplace(module, "gaussian", cadence=Cadence(every=1, decay=0), **settings)
+    assert all(tuner.update(x, y) is not None for _ in range(3))
 
 
 @pytest.mark.parametrize(
@@ -379,6 +445,7 @@ def test_no_probe_at_all():
 
 BAD_SETTINGS = {
     "no likelihood": ({"likelihood": None}, r"likelihood must be one of gaussian, .* not None"),
+    "a class": ({"likelihood": Gaussian}, r"Gaussian is a class: call it with its settings"),
     "a number": ({"likelihood": 3}, r"or a Likelihood of the core, not 3"),
     "alpha in words": ({"alpha": "small"}, r"initial alpha must be a positive, finite precision, not small"),
     "no beta": ({"beta": None}, r"initial beta must be a positive, finite precision, not None"),
@@ -409,6 +476,8 @@ def test_what_fit_and_a_posterior_cannot_use():
     refused(r"the loader must give batches .* and 5 does not", fit, module, 5, "gaussian", n_data=8)
     posterior = OnlineLaplace(module, "gaussian", n_data=8).posterior([(x, y)])
     refused(r"number of draws must be a whole number", posterior.predict, x, draws=0)
+    for draws in (None, 3):
+        refused(r"there are no rows to predict", posterior.predict, x[:0], draws=draws)
     refused(r"number of draws must be a whole number", posterior.sample, x, 0, torch.Generator())
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+from typing import TypeGuard
+
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
-from online_laplace.errors import DivergedError, InputError
+from online_laplace.errors import DivergedError, InputError, known_name
+from online_laplace.modules.cadence import Cadence
 
 NORMALISATIONS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.LocalResponseNorm, nn.RMSNorm)
 
@@ -16,12 +20,22 @@ def check_module(module: object, n_data: object) -> None:
     """Refuse what has no trainable weights in one usable dtype, and a number of rows that is none."""
     if not isinstance(module, nn.Module):
         raise InputError(f"the model must be a torch.nn.Module, not {type(module).__name__}")
-    if not isinstance(n_data, int) or isinstance(n_data, bool) or n_data < 1:
+    if isinstance(module, torch.jit.ScriptModule):
+        raise InputError(
+            "a scripted module cannot be looked into: give the module that torch.jit made it from, and "
+            "script it again once it is trained"
+        )
+    if not is_whole(n_data) or n_data < 1:
         raise InputError(f"n_data must be the number of training rows, not {n_data!r}")
     named = list(module.named_parameters())
     for name, parameter in named:
         if isinstance(parameter, nn.parameter.UninitializedParameter):
             raise InputError(f"{name} has no shape yet: run one batch through the module first")
+        if parameter.is_meta:
+            raise InputError(
+                f"{name} is on the meta device and has no numbers: call module.to_empty(device='cpu'), and "
+                "give it some by load_state_dict or its layers' reset_parameters()"
+            )
     trainable = [(name, p) for name, p in named if p.requires_grad]
     if not trainable:
         raise InputError(
@@ -41,15 +55,33 @@ def check_module(module: object, n_data: object) -> None:
             )
 
 
+def is_whole(number: object) -> TypeGuard[int]:
+    """Whether it is a whole number of Python or NumPy."""
+    return isinstance(number, Integral) and not isinstance(number, bool)
+
+
 def check_count(name: str, count: object) -> None:
     """Refuse what is no number of things to do. Raises InputError."""
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+    if not is_whole(count) or count < 1:
         raise InputError(f"{name} must be a whole number of at least 1, not {count!r}")
 
 
-def check_seed(seed: object) -> None:
-    """Refuse what torch cannot begin to draw from. Raises InputError."""
-    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
+def check_settings(
+    mean: object, normalisation: object, cadence: object, reduce: object, seed: object
+) -> None:
+    """Refuse what the settings of a tuner cannot be. Raises InputError."""
+    known_name("mean", mean, ("weights", "mode"))
+    known_name("choice about normalisation", normalisation, ("refuse", "accept"))
+    if cadence is not None and not isinstance(cadence, Cadence):
+        raise InputError(f"cadence must be a Cadence, such as Cadence(every=20), not {cadence!r}")
+    if cadence is not None and mean == "mode" and 0 < cadence.decay < 1:
+        raise InputError(
+            "mean='mode' is about the tangent model of all rows at one time, to which nothing of earlier "
+            "looks can be added: give the cadence decay=0"
+        )
+    if not callable(reduce):
+        raise InputError(f"reduce must be a function of a sum, such as AllReduce(), not {reduce!r}")
+    if not is_whole(seed) or not 0 <= seed < 2**63:
         raise InputError(f"seed must be a whole number from 0 to below 2**63, not {seed!r}")
 
 

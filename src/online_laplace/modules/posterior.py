@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from online_laplace.errors import InputError
 from online_laplace.likelihood.base import Likelihood
 from online_laplace.memory import limits
 from online_laplace.model.precision import Precision
@@ -46,11 +47,13 @@ class ModulePosterior:
         The gradients of k outputs by all weights are made for some rows at a time. With `draws` they are not:
         the covariance is estimated from so many draws of the weights.
         """
+        rows, d = row_count(x), self.view.d_w
+        if rows == 0:
+            raise InputError("there are no rows to predict: the inputs are empty")
         if draws is not None:
             f = self.view.outputs(self.values, x)
             moved = self.sample(x, draws, torch.Generator(f.device).manual_seed(seed)) - f
             return f, torch.einsum("smk,sml->mkl", moved, moved) / draws
-        rows, d = row_count(x), self.view.d_w
         one = self.view.outputs(self.values, some_rows(x, slice(0, 1)))
         step = max(1, limits(one.device)[1] // (one.shape[-1] * d * one.element_size()))
         outputs: list[Tensor] = []

@@ -73,8 +73,8 @@ def check_fits(name: str, view: ModuleView) -> None:
     ]
     advice = f"these would fit: {', '.join(others)}" if others else "no structure would fit: freeze layers"
     raise InputError(
-        f"{name} curvature of {view.d_w:,} weights would take about {in_words(needed)} of memory, and there "
-        f"are {in_words(available)}; {advice}"
+        f"{name} curvature of {view.d_w:,} weights would take about {in_words(needed)} of memory, and "
+        f"{SHARE_OF_MEMORY:.0%} of the {in_words(available)} that there are may be taken; {advice}"
     )
 
 

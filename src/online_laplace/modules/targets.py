@@ -14,6 +14,12 @@ from online_laplace.model.tangent import weighted
 # By how much probabilities of classes in single precision may miss 1 together.
 ROUNDING = 1e-4
 
+# What other libraries call them.
+ELSEWHERE = {
+    "classification": "'categorical', or 'bernoulli' for one output",
+    "regression": "'gaussian'",
+}
+
 LIKELIHOODS = ("gaussian", "categorical", "bernoulli", "poisson")
 
 
@@ -44,7 +50,14 @@ def likelihood_of(choice: str | Likelihood, outputs: int) -> Likelihood:
 def check_likelihood(choice: str | Likelihood, module: nn.Module) -> None:
     """Refuse an unknown name, and named outputs that share tensors, which are the groups, with the others."""
     if isinstance(choice, str):
+        if choice in ELSEWHERE:
+            raise InputError(f"unknown likelihood {choice!r}: it is called {ELSEWHERE[choice]} here")
         known_name("likelihood", choice, LIKELIHOODS)
+    elif isinstance(choice, type):
+        raise InputError(
+            f"likelihood must be a value, and {choice.__name__} is a class: call it with its settings, such "
+            f"as Gaussian(2) for two outputs, or use one of {', '.join(LIKELIHOODS)}"
+        )
     elif not hasattr(choice, "heads"):
         named = ", ".join(LIKELIHOODS)
         raise InputError(f"likelihood must be one of {named}, or a Likelihood of the core, not {choice!r}")

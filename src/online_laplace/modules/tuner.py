@@ -22,12 +22,14 @@ from online_laplace.modules.checks import (
     check_mode,
     check_module,
     check_rows_apart,
-    check_seed,
+    check_settings,
+    is_whole,
 )
 from online_laplace.modules.learner import Learner
 from online_laplace.modules.observer import Observer
 from online_laplace.modules.penalty import Penalised
 from online_laplace.modules.posterior import ModulePosterior
+from online_laplace.modules.processes import check_meeting
 from online_laplace.modules.record import Update, by_name
 from online_laplace.modules.size import AUTO, check_fits, choose
 from online_laplace.modules.structures import (
@@ -46,8 +48,6 @@ from online_laplace.modules.temperature import with_temperature
 from online_laplace.modules.view import ModuleView, checked_outputs, unwrapped
 from online_laplace.progress import say
 from online_laplace.types import Reduce, alone
-
-MEANS = ("weights", "mode")
 
 # On an accelerator, the calls between two losses whose module, targets and value are looked at.
 LOOK_AT_VALUES = 100
@@ -105,18 +105,17 @@ class OnlineLaplace:
         """Look at the module, and refuse what cannot be done with it. Raises InputError."""
         check_module(model, n_data)
         check_likelihood(likelihood, model)
-        known_name("mean", mean, MEANS)
-        known_name("choice about normalisation", normalisation, ("refuse", "accept"))
+        check_settings(mean, normalisation, cadence, reduce, seed)
         check_rows_apart(model)
-        if cadence is not None and not isinstance(cadence, Cadence):
-            raise InputError(f"cadence must be a Cadence, such as Cadence(every=20), not {cadence!r}")
-        if not callable(reduce):
-            raise InputError(f"reduce must be a function of a sum, such as AllReduce(), not {reduce!r}")
+        check_meeting(model, reduce)
+        n_data, (kind, scales) = int(n_data), kind_of(likelihood)
         check = partial(
             check_structure,
             at_mode=mean == "mode",
             accept=normalisation == "accept",
             by_weight=isinstance(prior, GPrior),
+            scales=scales,
+            shared=reduce is not alone,
         )
         if curvature == AUTO:
             curvature, reason = choose(unwrapped(model), heads_of(likelihood), check)
@@ -128,12 +127,11 @@ class OnlineLaplace:
         self.reduce = reduce
         like = self.view.parameters[0].detach()
         count: Any = USUAL_PROBES.get(curvature, 1) if probes == "usual" else probes
-        check_seed(seed)
-        signs = Probes(count, torch.Generator(like.device).manual_seed(seed))
+        count = int(count) if is_whole(count) else count
+        signs = Probes(count, torch.Generator(like.device).manual_seed(int(seed)))
         groups = tensor_prior(self.view.tensors, prior, like)
         self._observer = Observer(self.view, likelihood, groups, curvature, n_data, reduce)
         hyper = initial_hyper(groups, like.new_empty(self.view.d_w), alpha=alpha, beta=beta)
-        kind, scales = kind_of(likelihood)
         noise = hyper.beta.new_full((max(1, scales),), beta if scales else 1.0)
         hyper = hyper.with_values(hyper.alpha, noise)
         self._learner = Learner(hyper, n_data, mean, curvature, signs, cadence, kind)

@@ -27,11 +27,12 @@ class ModuleView:
     """
 
     def __init__(self, module: nn.Module, names: Sequence[str] | None = None) -> None:
-        """Look at `module`, through the wrappers of DistributedDataParallel and torch.compile."""
+        """Look at `module`, through the wrappers of torch."""
         self.module = unwrapped(module)
         trainable = [name for name, p in self.module.named_parameters() if p.requires_grad]
         self.names = [name for name in trainable if names is None or name in names]
         self.trainable = trainable
+        self.kinds = [(p.dtype, p.device) for p in self.parameters]
         self.shadow = _shadow(self.module)
         # What torch has turned out to be able to do through this module: see `rows.py`.
         self.way, self.one_by_one = 0, False
@@ -91,12 +92,18 @@ class ModuleView:
                 f"the trainable parameters of the module have changed ({', '.join(changed[:3])}): make a new "
                 "OnlineLaplace after freezing, unfreezing or replacing layers"
             )
+        for name, p, (dtype, device) in zip(self.names, self.parameters, self.kinds, strict=True):
+            if (p.dtype, p.device) != (dtype, device):
+                raise InputError(
+                    f"{name} was {dtype} on {device} and is {p.dtype} on {p.device} now: make a new "
+                    "OnlineLaplace after module.to(…), double() or float(); it can load this one's state_dict"
+                )
 
 
 def unwrapped(module: nn.Module) -> nn.Module:
-    """The user's own module inside DistributedDataParallel and torch.compile."""
+    """The user's own module inside DistributedDataParallel, DataParallel and torch.compile."""
     while True:
-        if isinstance(module, DistributedDataParallel):
+        if isinstance(module, (DistributedDataParallel, nn.DataParallel)):
             module = module.module
         elif isinstance(inner := getattr(module, "_orig_mod", None), nn.Module):
             module = inner
