@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from online_laplace.errors import InputError
+from online_laplace.errors import DivergedError, InputError
 from online_laplace.likelihood.base import Likelihood
 from online_laplace.memory import limits
 from online_laplace.model.precision import Precision
@@ -15,7 +17,10 @@ from online_laplace.model.prior import Hyper
 from online_laplace.modules.autocast import full_precision
 from online_laplace.modules.batch import Inputs, row_count, some_rows
 from online_laplace.modules.checks import check_count
+from online_laplace.modules.observer import Observer
 from online_laplace.modules.rows import directional, row_jacobian
+from online_laplace.modules.structures import DIAGONAL, FULL, KRON, SUBSET, Probes
+from online_laplace.modules.temperature import with_temperature
 from online_laplace.modules.view import ModuleView, Values
 from online_laplace.predictive.distribution import Component
 
@@ -29,6 +34,24 @@ class ModulePosterior:
     hyper: Hyper
     H: Precision
     likelihood: Likelihood
+
+    @classmethod
+    def of(cls, observer: Observer, hyper: Hyper, loader: Iterable[Any], probes: Probes) -> ModulePosterior:
+        """At the module's present weights, from all rows. Raises DivergedError where H has no factor."""
+        view, values = observer.view, observer.view.snapshot()
+        curvature = observer.curvature
+        looking = observer.with_curvature(DIAGONAL) if curvature == SUBSET else observer
+        tangent, total = looking.look_at_all(values, loader, probes)
+        H = total.ggn.at(hyper)
+        if H.failed.any():
+            raise DivergedError(
+                f"the curvature could not be factorised in {hyper.alpha.dtype}: use float64, or "
+                "curvature='kron' or 'diagonal'"
+            )
+        likelihood = tangent.likelihood
+        if observer.by_name and curvature in (FULL, KRON):
+            likelihood = with_temperature(likelihood, view, values, H, loader, observer.reduce)
+        return cls(view, values, hyper, H, likelihood)
 
     @full_precision
     @torch.no_grad()

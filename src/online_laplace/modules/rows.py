@@ -146,6 +146,7 @@ def _one_by_one(view: ModuleView, values: Values, X: Inputs, along: Tensor | Non
 def _failing_layer(view: ModuleView, run: Callable[[], object]) -> str:
     """The last layer that was entered before the error came, found by running into it again."""
     entered = ["the module itself"]
+    end = view.shadow.register_forward_hook(lambda *_: entered.append("its pass backwards"))
     handles = [
         part.register_forward_pre_hook(
             lambda _, __, name=name, part=part: entered.append(f"{name} ({type(part).__name__})")
@@ -158,6 +159,6 @@ def _failing_layer(view: ModuleView, run: Callable[[], object]) -> str:
     except RuntimeError:
         pass
     finally:
-        for handle in handles:
+        for handle in (*handles, end):
             handle.remove()
     return entered[-1]

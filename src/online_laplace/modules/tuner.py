@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from online_laplace.errors import DivergedError, InputError, known_name
+from online_laplace.errors import InputError, known_name
 from online_laplace.likelihood import Likelihood
 from online_laplace.model.prior import Hyper, initial_hyper
 from online_laplace.model.tensor_prior import GPrior, PriorChoice, tensor_prior
@@ -33,10 +33,6 @@ from online_laplace.modules.processes import check_meeting
 from online_laplace.modules.record import Update, by_name
 from online_laplace.modules.size import AUTO, check_fits, choose
 from online_laplace.modules.structures import (
-    DIAGONAL,
-    FULL,
-    KRON,
-    SUBSET,
     USUAL_PROBES,
     WITHOUT_MATRICES,
     Probes,
@@ -44,7 +40,6 @@ from online_laplace.modules.structures import (
     chosen_names,
 )
 from online_laplace.modules.targets import as_targets, check_likelihood, data_loss, heads_of, kind_of
-from online_laplace.modules.temperature import with_temperature
 from online_laplace.modules.view import ModuleView, checked_outputs, unwrapped
 from online_laplace.progress import say
 from online_laplace.types import Reduce, alone
@@ -64,8 +59,9 @@ class OnlineLaplace:
         likelihood: "gaussian", "categorical", "bernoulli", "poisson", or a Likelihood of the core.
         n_data: how many training rows there are, in all processes together.
         curvature: "auto", which picks by size and says why on stderr, or "full", "block" (per layer),
-            "kron", "diagonal", "last-layer", "matrix-free", "sampling" or "subset". Under last-layer, the
-            other layers have neither a prior nor a curvature; the weight decay of the optimiser may act on
+            "kron", "diagonal", "last-layer", "matrix-free", "sampling" or "subset". The last layer is
+            the one registered last, from which the outputs must come, or one for each kind of outputs; the
+            others then have neither a prior nor a curvature, and the weight decay of the optimiser may act on
             them. Matrix-free is the whole curvature, of all rows (see `update_all`), and sampling the same
             estimated by draws from the posterior. Subset is a lower bound from the rows of each batch.
         prior: "scalar", one precision for all weights; "layerwise", one for each parameter tensor; the group
@@ -241,19 +237,7 @@ class OnlineLaplace:
         training rows choose, each left out in turn (full and kron): see `modules/temperature.py`.
         Raises InputError where the loader does not have n_data rows.
         """
-        values = self.view.snapshot()
-        observer = self._observer.with_curvature(DIAGONAL) if self.curvature == SUBSET else self._observer
-        tangent, total = observer.look_at_all(values, loader, replace(self.probes, count=probes))
-        H = total.ggn.at(self.hyper)
-        if H.failed.any():
-            raise DivergedError(
-                f"the curvature could not be factorised in {self.hyper.alpha.dtype}: use float64, or "
-                "curvature='kron' or 'diagonal'"
-            )
-        likelihood = tangent.likelihood
-        if self._observer.by_name and self.curvature in (FULL, KRON):
-            likelihood = with_temperature(likelihood, self.view, values, H, loader, self.reduce)
-        return ModulePosterior(self.view, values, self.hyper, H, likelihood)
+        return ModulePosterior.of(self._observer, self.hyper, loader, replace(self.probes, count=probes))
 
     def state_dict(self) -> dict[str, Any]:
         """All that a later run needs to go on: tensors and plain values, for torch.save."""
