@@ -80,3 +80,28 @@ def test_outputs_in_a_wider_dtype_than_the_parameters_are_taken_in_theirs():
         tuner = OnlineLaplace(Wide(), "gaussian", n_data=20, curvature=curvature)
         assert tuner.update(x, y) is not None
         assert tuner.posterior([(x, y)]).outputs(x)[1].dtype == torch.float32
+
+
+class Backbone(nn.Module):
+    """A frozen part in half precision and a layer in single precision, in either order."""
+
+    def __init__(self, first: bool) -> None:
+        super().__init__()
+        self.frozen = nn.Linear(3, 4).bfloat16().requires_grad_(False)
+        self.own, self.first = nn.Linear(4, 2) if first else nn.Linear(3, 3), first
+
+    def forward(self, x):
+        if self.first:
+            return self.own(torch.tanh(self.frozen(x.bfloat16())).float())
+        return self.frozen(torch.tanh(self.own(x)).bfloat16())[:, :2].float()
+
+
+@pytest.mark.parametrize("curvature", ["full", "kron", "diagonal"])
+def test_frozen_features_in_half_precision_are_taken_as_they_are(curvature):
+    x, y = rows()
+    torch.manual_seed(0)
+    tuner = OnlineLaplace(Backbone(first=True), "gaussian", n_data=20, curvature=curvature)
+    assert tuner.update(x, y) is not None
+    behind = OnlineLaplace(Backbone(first=False), "gaussian", n_data=20, curvature=curvature)
+    with pytest.raises(InputError, match=r"Frozen layers behind trainable ones must be in float32"):
+        behind.update(x, y)

@@ -8,7 +8,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import TorchFunctionMode
 
 from online_laplace.errors import InputError
 from online_laplace.modules.batch import Inputs
@@ -41,27 +41,33 @@ def full_precision(method: Callable[Concatenate[S, P], T]) -> Callable[Concatena
 
 
 def check_precision(view: ModuleView, values: Values, X: Inputs) -> None:
-    """Refuse a module that turns autocast on by itself, where nothing around it can turn it off."""
-    with torch.no_grad(), _Halves() as seen:
-        view.outputs(values, X)
+    """Refuse a module in which something in half precision depends on the weights that are learnt.
+
+    Autocast inside it cannot be turned off from around it. A frozen part before these weights may be in half
+    precision: to the curvature it is a function of the inputs.
+    """
+    leaves = {name: values[name].detach().requires_grad_() for name in view.names}
+    with torch.enable_grad(), _Halves() as seen:
+        view.outputs(values | leaves, X)
     if seen.dtype is not None:
         raise InputError(
             f"the module computes in {str(seen.dtype).removeprefix('torch.')} by itself, which is too coarse "
             "for curvature: take torch.autocast out of its forward, and put it around tuner.loss(x, y) "
-            "instead; looks at the curvature are then made without it"
+            "instead; looks at the curvature are then made without it. Frozen layers behind trainable ones "
+            "must be in float32"
         )
 
 
-class _Halves(TorchDispatchMode):
-    """Sees the first result in half precision."""
+class _Halves(TorchFunctionMode):
+    """Sees the first result in half precision that has a gradient."""
 
     def __init__(self) -> None:
         super().__init__()
         self.dtype: torch.dtype | None = None
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         for one in out if isinstance(out, (tuple, list)) else (out,):
-            if self.dtype is None and isinstance(one, Tensor) and one.dtype in HALF:
+            if self.dtype is None and isinstance(one, Tensor) and one.dtype in HALF and one.requires_grad:
                 self.dtype = one.dtype
         return out

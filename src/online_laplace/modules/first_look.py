@@ -12,9 +12,9 @@ from online_laplace.modules.structures import KRON, LAST_LAYER
 from online_laplace.modules.uses import check_uses
 from online_laplace.modules.view import ModuleView, Values
 
-# A row's outputs may depend on how many come with it in the last digits alone, of which fast arithmetic on
-# accelerators leaves three.
-ROUNDING = 30.0
+# A row's outputs may depend on how many come with it in their last digits. Fast arithmetic on accelerators
+# leaves three digits of single precision; a frozen part in half precision has fewer.
+ROUNDING, ROUNDING_OF_PARTS = 30.0, 10.0
 
 
 def check_first_rows(view: ModuleView, X: Inputs, curvature: str) -> None:
@@ -51,7 +51,9 @@ def check_each_row(view: ModuleView, values: Values, X: Inputs) -> None:
     with torch.no_grad():
         f, apart = view.outputs(values, X), view.outputs(values, some_rows(X, slice(0, few)))
     change, size = (f[:few] - apart).abs().max(), f.abs().max()
-    if change > ROUNDING * torch.finfo(f.dtype).eps ** 0.5 * size:  # never where they are not finite
+    parts = max(torch.finfo(value.dtype).eps for value in values.values() if value.is_floating_point())
+    close = max(ROUNDING * torch.finfo(f.dtype).eps ** 0.5, ROUNDING_OF_PARTS * parts)
+    if change > close * size:  # never where they are not finite
         raise InputError(
             "the outputs of a row change with the other rows of its batch even in eval mode (those of the "
             f"first by {float(change):.2g}), so that rows have no likelihoods of their own: what is taken "

@@ -99,7 +99,9 @@ def fit(
                 outcome = Outcome(DIVERGED, epoch + 1, str(error))
                 break
             if epoch == first:  # the posterior needs each row once, and would be refused at the end
-                check_all_rows(float(tuner.reduce(tuner.beta.new_tensor(float(rows)))), tuner.n_data)
+                check_all_rows(
+                    float(tuner.reduce(tuner.beta.new_tensor(float(rows), dtype=torch.float64))), tuner.n_data
+                )
             run.losses.append(loss)
             bar.update(epoch + 1, f"{epoch + 1}/{epochs} epochs, loss {loss:.4g}")
             if on_epoch is not None:

@@ -146,7 +146,7 @@ def _one_by_one(view: ModuleView, values: Values, X: Inputs, along: Tensor | Non
 def _failing_layer(view: ModuleView, run: Callable[[], object]) -> str:
     """The last layer that was entered before the error came, found by running into it again."""
     entered = ["the module itself"]
-    end = view.shadow.register_forward_hook(lambda *_: entered.append("its pass backwards"))
+    end = view.shadow.register_forward_hook(lambda *_: entered.append("the pass backwards"))
     handles = [
         part.register_forward_pre_hook(
             lambda _, __, name=name, part=part: entered.append(f"{name} ({type(part).__name__})")
