@@ -8,6 +8,7 @@ from torch import nn
 
 from module_problems import mlp
 from online_laplace import OnlineLaplace
+from online_laplace.core import Gaussian
 from online_laplace.errors import InputError
 from online_laplace.modules import size
 from online_laplace.modules.size import in_words, needed_bytes
@@ -41,6 +42,15 @@ def test_it_is_the_last_layer_where_normalisation_stands_in_the_way_of_the_other
     assert chosen(module, capsys, mean="mode")[0] == "full"
 
 
+def test_it_is_a_structure_that_knows_a_noise_for_each_output(capsys):
+    tuner = OnlineLaplace(mlp(2, hidden=600), Gaussian(2, scales=2), n_data=8)
+    assert tuner.curvature == "diagonal"
+    assert (
+        "not kron, since kron curvature is for one noise precision, and there are 2"
+        in capsys.readouterr().err
+    )
+
+
 def test_what_would_not_fit_is_refused_with_what_would():
     # A module without numbers: the sizes are those of a network of 10⁸ weights.
     with torch.device("meta"):
@@ -57,7 +67,10 @@ def test_memory_is_that_of_the_numbers_held(monkeypatch):
     assert needed_bytes("diagonal", view) == 8 * size.VECTORS * 26
     assert needed_bytes("full", view) == 8 * (size.MATRICES * 26**2 + size.VECTORS * 26)
     monkeypatch.setattr(size, "memory_of", lambda device: 10_000)
-    with pytest.raises(InputError, match=r"these would fit: kron \(3.2 KiB\), diagonal"):
+    with pytest.raises(
+        InputError,
+        match=r"70% of the 9.8 KiB that there are may be taken; these would fit: kron \(3.2 KiB\), diagonal",
+    ):
         OnlineLaplace(module, "gaussian", n_data=8, curvature="full")
     monkeypatch.setattr(size, "memory_of", lambda device: 100)
     with pytest.raises(InputError, match=r"no structure of curvature will do: not full, since"):

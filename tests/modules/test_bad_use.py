@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -9,7 +12,7 @@ from torch.nn import functional as F
 
 from module_problems import Words, inputs_for, mlp, seeded, targets
 from online_laplace import OnlineLaplace
-from online_laplace.core import VaryingGaussian
+from online_laplace.core import Gaussian, VaryingGaussian
 from online_laplace.errors import DivergedError, InputError
 from online_laplace.modules import Cadence, fit
 from problems import normal
@@ -41,10 +44,21 @@ def test_an_n_data_that_is_no_number_of_rows(n_data):
     refused(r"n_data must be the number of training rows", OnlineLaplace, mlp(2), "gaussian", n_data=n_data)
 
 
+def test_whole_numbers_of_numpy_are_whole_numbers(tmp_path):
+    module = mlp(2)
+    found = fit(
+        module, [data(module)], "gaussian", n_data=np.int64(8), epochs=np.int64(2), seed=np.int64(3),
+        probes=np.int32(2), curvature="diagonal", checkpoint=tmp_path / "run", quiet=True,
+    )  # fmt: skip
+    assert found.history[-1].n_data == 8 and len(found.losses) == 2
+
+
 def test_unknown_names_are_offered_the_nearest():
     refused(r"did you mean 'categorical'", OnlineLaplace, mlp(2), "categoric", n_data=8)
     refused(r"did you mean 'kron'", OnlineLaplace, mlp(2), "gaussian", n_data=8, curvature="krone")
     refused(r"did you mean 'layerwise'", OnlineLaplace, mlp(2), "gaussian", n_data=8, prior="layer-wise")
+    refused(r"called 'categorical', or 'bern", OnlineLaplace, mlp(2), "classification", n_data=8)
+    refused(r"it is called 'gaussian' here", OnlineLaplace, mlp(2), "regression", n_data=8)
     refused(r"choose one of weights, mode", OnlineLaplace, mlp(2), "gaussian", n_data=8, mean="median")
 
 
@@ -93,9 +107,14 @@ def test_targets_that_do_not_fit_the_likelihood():
     refused(r"classes must be numbers from 0 to 2", tuner.loss, x, y + 1)
     refused(r"needs targets of shape \(8, 3\)", tuner.loss, x, y[:7])
     refused(r"targets must be a tensor", tuner.loss, x, y.tolist())
-    refused(
-        r"counts must be 0 or more", OnlineLaplace(module, "poisson", n_data=8).loss, x, normal(8, 3, seed=1)
-    )
+    for labels in (y.double(), y.unsqueeze(-1)):
+        refused(r"or the numbers of the classes as integers of shape \(8,\)", tuner.loss, x, labels)
+    refused(r"must sum to 1, and in row 0 they sum to 3", tuner.loss, x, torch.ones(8, 3))
+    soft = normal(8, 3, seed=1).softmax(-1)  # probabilities of classes sum to one too
+    assert torch.isfinite(tuner.loss(x, soft))
+    poisson = OnlineLaplace(module, "poisson", n_data=8)
+    for counts in (normal(8, 3, seed=1), torch.full((8, 3), 0.5)):
+        refused(r"counts must be 0 or more, and whole", poisson.loss, x, counts)
     refused(
         r"targets must be finite",
         OnlineLaplace(module, "gaussian", n_data=8).loss,
@@ -139,7 +158,7 @@ def test_losses_that_are_no_numbers(where):
     with torch.no_grad():
         module[2].bias.fill_(800.0)
     with pytest.raises(DivergedError, match=r"likelihood of the targets overflows"):
-        getattr(OnlineLaplace(module, "poisson", n_data=8), where)(x.nan_to_num(), y.abs())
+        getattr(OnlineLaplace(module, "poisson", n_data=8), where)(x.nan_to_num(), y.abs().round())
 
 
 def test_precisions_that_leave_the_numbers_end_the_run_and_stay_as_they_were():
@@ -180,6 +199,35 @@ def test_dropout_in_train_mode():
         x,
         y,
     )
+
+
+class First(nn.Module):
+    """What a layer that returns several things returns first, at the last position."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer, self.head = layer, nn.Linear(4, 2)
+
+    def forward(self, x):
+        arguments = (x,) * (3 if isinstance(self.layer, nn.MultiheadAttention) else 1)
+        return self.head(self.layer(*arguments)[0][:, -1])
+
+
+DROPPING = {
+    "LSTM": lambda p: nn.LSTM(4, 4, 2, dropout=p, batch_first=True),
+    "GRU": lambda p: nn.GRU(4, 4, 2, dropout=p, batch_first=True),
+    "MultiheadAttention": lambda p: nn.MultiheadAttention(4, 2, dropout=p, batch_first=True),
+}
+
+
+@pytest.mark.parametrize("kind", DROPPING)
+def test_layers_that_drop_out_inside_in_train_mode(kind):
+    module = seeded(lambda: First(DROPPING[kind](0.5)))
+    x, y = normal(8, 3, 4, seed=1), normal(8, 2, seed=2)
+    tuner = OnlineLaplace(module, "gaussian", n_data=8, curvature="last-layer")
+    refused(rf"layer \({kind}\) drops out at random in train mode.*set dropout to 0", tuner.loss, x, y)
+    module.layer.dropout = 0.0
+    assert torch.equal(tuner.loss(x, y), tuner.loss(x, y))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -232,6 +280,24 @@ def test_a_tied_weight_is_refused_by_kron_and_counted_once_by_the_others():
     torch.testing.assert_close(H.log_contraction(), torch.logdet(J.mT @ J + torch.eye(9).double()))
 
 
+def test_a_weight_that_is_used_outside_its_layer_too_is_refused_by_kron_and_known_to_the_others():
+    class Again(nn.Module):
+        def __init__(self, before: bool) -> None:
+            super().__init__()
+            self.layer, self.before = nn.Linear(3, 3), before
+
+        def forward(self, x):
+            again = lambda h: F.linear(h, self.layer.weight)  # noqa: E731
+            return self.layer(again(x)) if self.before else again(self.layer(x))
+
+    x, y = normal(8, 3, seed=1), normal(8, 3, seed=2)
+    for before in (False, True):
+        module = seeded(lambda before=before: Again(before))
+        tuner = OnlineLaplace(module, "gaussian", n_data=8, curvature="kron")
+        refused(r"layer.weight is used outside the call of its own layer too", tuner.loss, x, y)
+        assert OnlineLaplace(module, "gaussian", n_data=8, curvature="full").update(x, y) is not None
+
+
 def test_layers_that_kron_does_not_know_are_refused_by_name_with_what_does():
     others = "or use diagonal, block, full, last-layer or matrix-free"
 
@@ -265,18 +331,6 @@ def test_layers_that_kron_does_not_know_are_refused_by_name_with_what_does():
     refused(r"layer is not called when the module is", kron(module).update, x, y)
 
 
-def test_a_layer_that_stops_the_gradient_of_every_row_is_named():
-    class Branch(nn.Module):
-        def forward(self, x):
-            return x if x.sum() > 0 else -x
-
-    module = nn.Sequential(nn.Linear(3, 2), Branch()).double()
-    x, y = data(module)
-    tuner = OnlineLaplace(module, "gaussian", n_data=8, curvature="full")
-    refused(r"through 1 \(Branch\).*These need no rows: kron", tuner.update, x, y)
-    assert OnlineLaplace(module, "gaussian", n_data=8, curvature="kron").update(x, y) is not None
-
-
 def test_modules_that_cannot_be_copied_or_have_no_shape_yet():
     module = mlp(2)
     module.lock = __import__("threading").Lock()
@@ -284,9 +338,56 @@ def test_modules_that_cannot_be_copied_or_have_no_shape_yet():
     refused(r"has no shape yet: run one batch", OnlineLaplace, nn.LazyLinear(2), "gaussian", n_data=8)
 
 
+def test_modules_without_numbers_and_scripted_ones():
+    refused(r"on the meta device and has no numbers", OnlineLaplace, mlp(2).to("meta"), "gaussian", n_data=8)
+    empty = mlp(2).to("meta").to_empty(device="cpu")
+    empty.load_state_dict(mlp(2).state_dict())
+    assert OnlineLaplace(empty, "gaussian", n_data=8).update(*data(empty)) is not None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        scripted = torch.jit.trace(mlp(2), data(mlp(2))[0])
+    refused(r"scripted module cannot be looked into", OnlineLaplace, scripted, "gaussian", n_data=8)
+
+
+def test_a_module_in_data_parallel_is_looked_at_as_itself():
+    module = mlp(2)
+    x, y = data(module)
+    found = []
+    for model in (module, nn.DataParallel(module)):
+        tuner = OnlineLaplace(model, "gaussian", n_data=8, curvature="kron")
+        tuner.loss(x, y)
+        found.append(tuner.update(x, y))
+    assert found[0] == found[1]
+
+
+def test_a_module_whose_dtype_changes_is_noticed_and_its_state_goes_on_in_a_new_tuner():
+    module = mlp(2).float()
+    x, y = data(module)
+    tuner = OnlineLaplace(module, "gaussian", n_data=8, curvature="full")
+    tuner.update(x.float(), y)
+    module.double()
+    for use in (tuner.loss, tuner.update):
+        refused(r"0.weight was torch.float32 on cpu and is torch.float64 on cpu now", use, x, y)
+    new = OnlineLaplace(module, "gaussian", n_data=8, curvature="full")
+    new.load_state_dict(tuner.state_dict())
+    assert new.update(x, y) is not None and new.looks == 2
+    assert new.hyper.alpha.dtype == torch.float64
+
+
 def test_rows_that_interact_in_eval_mode():
     module = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2, track_running_stats=False)).double()
     refused(r"1 \(BatchNorm1d\) keeps no running statistics", OnlineLaplace, module, "gaussian", n_data=8)
+
+    class Centred(nn.Linear):
+        def forward(self, x):
+            return super().forward(x - x.mean(0))
+
+    x, y = data(mlp(2))
+    for curvature in ("full", "diagonal"):
+        centred = nn.Sequential(Centred(3, 4), nn.Linear(4, 2)).double()
+        tuner = OnlineLaplace(centred, "gaussian", n_data=8, curvature=curvature)
+        for use in (tuner.loss, tuner.update):
+            refused(r"outputs of a row change with the other rows.*must be a buffer", use, x, y)
 
 
 def test_the_mode_needs_the_whole_curvature_and_all_rows():
@@ -302,9 +403,25 @@ def test_the_mode_needs_the_whole_curvature_and_all_rows():
     module = mlp(2)
     x, y = data(module)
     tuner = OnlineLaplace(
-        module, "gaussian", n_data=9, mean="mode", curvature="full", cadence=Cadence(every=1)
+        module, "gaussian", n_data=9, mean="mode", curvature="full", cadence=Cadence(every=1, decay=0)
     )
     refused(r"mean='mode' needs all rows in one batch", tuner.update, x, y)
+
+
+def test_the_mode_remembers_nothing_of_earlier_looks():
+    module = mlp(2)
+    x, y = data(module)
+    settings = dict(n_data=8, mean="mode", curvature="full")
+    refused(
+        r"nothing of earlier looks can be added: give the cadence decay=0",
+        OnlineLaplace,
+        module,
+        "gaussian",
+        cadence=Cadence(every=1),
+        **settings,
+    )
+    tuner = OnlineLaplace(module, "gaussian", cadence=Cadence(every=1, decay=0), **settings)
+    assert all(tuner.update(x, y) is not None for _ in range(3))
 
 
 @pytest.mark.parametrize(
@@ -328,6 +445,7 @@ def test_no_probe_at_all():
 
 BAD_SETTINGS = {
     "no likelihood": ({"likelihood": None}, r"likelihood must be one of gaussian, .* not None"),
+    "a class": ({"likelihood": Gaussian}, r"Gaussian is a class: call it with its settings"),
     "a number": ({"likelihood": 3}, r"or a Likelihood of the core, not 3"),
     "alpha in words": ({"alpha": "small"}, r"initial alpha must be a positive, finite precision, not small"),
     "no beta": ({"beta": None}, r"initial beta must be a positive, finite precision, not None"),
@@ -358,6 +476,8 @@ def test_what_fit_and_a_posterior_cannot_use():
     refused(r"the loader must give batches .* and 5 does not", fit, module, 5, "gaussian", n_data=8)
     posterior = OnlineLaplace(module, "gaussian", n_data=8).posterior([(x, y)])
     refused(r"number of draws must be a whole number", posterior.predict, x, draws=0)
+    for draws in (None, 3):
+        refused(r"there are no rows to predict", posterior.predict, x[:0], draws=draws)
     refused(r"number of draws must be a whole number", posterior.sample, x, 0, torch.Generator())
 
 
@@ -376,11 +496,3 @@ def test_noise_with_a_layer_of_its_own_may_vary_with_the_inputs():
     tuner = OnlineLaplace(module, VaryingGaussian(), n_data=8, curvature="kron")
     assert tuner.update(x, y).alpha.keys() >= {"mean.weight", "noise.weight"}
     assert tuner.posterior([(x, y)]).predict(x).mean.shape == (8, 1)
-
-
-def test_a_state_that_lacks_something_is_refused():
-    tuner = OnlineLaplace(mlp(2), "gaussian", n_data=8)
-    for name in (state := tuner.state_dict()):
-        refused(f"it has no {name}", tuner.load_state_dict, {n: v for n, v in state.items() if n != name})
-    refused("it is a NoneType", tuner.load_state_dict, None)
-    refused("it has 1 precisions", tuner.load_state_dict, state | {"alpha": torch.ones(1)})

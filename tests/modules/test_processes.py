@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 import torch.multiprocessing as mp
+from torch import nn
 
 from module_problems import inputs_for, mlp, targets
 from online_laplace import OnlineLaplace
@@ -48,6 +50,22 @@ def test_a_process_that_goes_ends_the_others_with_a_clear_error_and_a_usable_che
     tuner.load_state_dict(torch.load(folder / "checkpoint.pt", weights_only=True))
     x, y = inputs_for(tuner.model, N), targets("gaussian", N)
     assert tuner.update(x, y) is not None
+
+
+def test_processes_that_share_gradients_must_share_sums(monkeypatch, tmp_path):
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'meet'}", rank=0, world_size=1)
+    try:
+        module = nn.parallel.DistributedDataParallel(mlp(2))
+        OnlineLaplace(module, "gaussian", n_data=N)  # one process has all rows
+        monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+        with pytest.raises(InputError, match=r"precisions of its own .*give reduce=AllReduce\(\)"):
+            OnlineLaplace(module, "gaussian", n_data=N)
+        OnlineLaplace(module, "gaussian", n_data=N, reduce=AllReduce())
+        for curvature in ("matrix-free", "sampling", "subset"):
+            with pytest.raises(InputError, match=r"for one process: leave reduce out, or use kron"):
+                OnlineLaplace(module, "gaussian", n_data=N, reduce=AllReduce(), curvature=curvature)
+    finally:
+        dist.destroy_process_group()
 
 
 def test_without_a_process_group_there_is_nowhere_to_meet():

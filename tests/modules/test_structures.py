@@ -261,9 +261,13 @@ def test_a_noise_precision_per_output_divides_the_diagonal_by_output_and_is_refu
     H = tuner.posterior(batches(x, y, 4)).H
     J = jacobian(module, x)
     close(H.h, torch.einsum("nka,k->a", J.square(), tuner.beta) + tuner.hyper.weight_precision)
-    for curvature in ("kron", "block"):
-        with pytest.raises(InputError, match="one noise precision"):
-            tuner_of(module, Gaussian(2, scales=2), 9, curvature).posterior([(x, y)])
+    for curvature in ("kron", "block", "matrix-free", "sampling", "subset"):
+        with pytest.raises(
+            InputError, match=r"one noise precision, and there are 2: .* full, diagonal or last"
+        ):
+            tuner_of(module, Gaussian(2, scales=2), 9, curvature)
+    for curvature in ("full", "diagonal", "last-layer"):
+        tuner_of(module, Gaussian(2, scales=2), 9, curvature).posterior([(x, y)])
 
 
 def test_products_with_the_jacobian_are_those_with_the_dense_one():

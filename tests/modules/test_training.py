@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from module_problems import batches, inputs_for, jacobian, mlp, seeded, targets
+from module_problems import batches, indicators, inputs_for, jacobian, mlp, seeded, targets
 from online_laplace import OnlineLaplace
 from online_laplace.core import (
     Gaussian,
@@ -86,7 +86,8 @@ def test_frozen_parameters_are_left_out(curvature):
     assert list(tuner.alpha) == ["0.bias", "2.weight", "2.bias"]
     squares = sum(p.square().sum() for p in (module[0].bias, *module[2].parameters()))
     error = (y - module(x)).square().sum()
-    torch.testing.assert_close(tuner.loss(x, y), 0.5 * error + 0.5 * squares)
+    constant = 0.5 * y.numel() * math.log(2 * math.pi)
+    torch.testing.assert_close(tuner.loss(x, y), 0.5 * error + constant + 0.5 * squares)
     assert tuner.posterior(batches(x, y, 3)).view.d_w == 14
     module[0].weight.requires_grad_(True)
     with pytest.raises(InputError, match=r"trainable parameters of the module have changed \(0.weight\)"):
@@ -293,3 +294,17 @@ def test_inputs_may_be_several_tensors_by_place_or_by_name():
         tuner.update(x, y)
         found.append(tuner.posterior([(x, y)]).predict(x).variance)
     assert torch.equal(*found)
+
+
+def test_predicted_classes_are_scored_by_their_numbers_as_by_their_columns():
+    module = mlp(3)
+    x, y = inputs_for(module, 20), targets("categorical", 20)
+    predicted = OnlineLaplace(module, "categorical", n_data=20).posterior([(x, y)]).predict(x)
+    for mine, theirs in zip(predicted.score(y), predicted.score(indicators(y, 3)), strict=True):
+        torch.testing.assert_close(mine, theirs)
+    for bad in (y + 1, y[:7]):
+        with pytest.raises(InputError, match=r"classes must be numbers from 0 to 2"):
+            predicted.score(bad)
+    one = mlp(1)
+    two = OnlineLaplace(one, "bernoulli", n_data=20).posterior([(x, (y > 0).long())]).predict(x)
+    assert two.score((y > 0).long()) == two.score((y > 0).double().unsqueeze(-1))

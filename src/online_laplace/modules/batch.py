@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from torch import Tensor
+from torch.utils.data import Dataset
 
 from online_laplace.errors import InputError
 
@@ -34,6 +35,29 @@ def some_rows(X: Inputs, chosen: slice) -> Inputs:
     return _mapped(lambda part: part[chosen], X)
 
 
+def check_loader(loader: object) -> None:
+    """Refuse what cannot be gone through batch by batch, again and again. Raises InputError."""
+    if isinstance(loader, Dataset):
+        raise InputError(
+            f"the loader must give batches, and {type(loader).__name__} is a dataset of single rows: wrap it "
+            "in a DataLoader(dataset, batch_size=…, shuffle=True) of torch.utils.data"
+        )
+    if isinstance(loader, Tensor) or (
+        isinstance(loader, (tuple, list)) and any(isinstance(part, Tensor) for part in loader)
+    ):
+        raise InputError(
+            "the loader must give batches, and this is tensors: wrap inputs and targets in a "
+            "DataLoader(TensorDataset(x, y), batch_size=…, shuffle=True) of torch.utils.data"
+        )
+    if not isinstance(loader, Iterable):
+        raise InputError(f"the loader must give batches one after another, and {loader!r} does not")
+    if isinstance(loader, Iterator):
+        raise InputError(
+            f"the loader is gone through once an epoch, and {type(loader).__name__} only once: give a "
+            "DataLoader, or a list of batches"
+        )
+
+
 def pairs(loader: Iterable[Any]) -> Iterator[tuple[Inputs, Tensor]]:
     """The inputs and targets of every batch. Raises InputError for one that is no pair, and for none."""
     if not isinstance(loader, Iterable):
@@ -49,7 +73,10 @@ def pairs(loader: Iterable[Any]) -> Iterator[tuple[Inputs, Tensor]]:
         empty = False
         yield batch[0], batch[1]
     if empty:
-        raise InputError("the loader is empty: there are no rows to learn from")
+        gone = "; an iterator is, once it has been gone through: give what it was made from"
+        raise InputError(
+            "the loader is empty: there are no rows to learn from" + gone * isinstance(loader, Iterator)
+        )
 
 
 def _tensors(X: Inputs) -> list[Tensor]:

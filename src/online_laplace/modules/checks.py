@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+from typing import TypeGuard
+
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
-from online_laplace.errors import DivergedError, InputError
-from online_laplace.modules.view import ModuleView
+from online_laplace.errors import DivergedError, InputError, known_name
+from online_laplace.modules.cadence import Cadence
 
 NORMALISATIONS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.LocalResponseNorm, nn.RMSNorm)
 
@@ -17,12 +20,22 @@ def check_module(module: object, n_data: object) -> None:
     """Refuse what has no trainable weights in one usable dtype, and a number of rows that is none."""
     if not isinstance(module, nn.Module):
         raise InputError(f"the model must be a torch.nn.Module, not {type(module).__name__}")
-    if not isinstance(n_data, int) or isinstance(n_data, bool) or n_data < 1:
+    if isinstance(module, torch.jit.ScriptModule):
+        raise InputError(
+            "a scripted module cannot be looked into: give the module that torch.jit made it from, and "
+            "script it again once it is trained"
+        )
+    if not is_whole(n_data) or n_data < 1:
         raise InputError(f"n_data must be the number of training rows, not {n_data!r}")
     named = list(module.named_parameters())
     for name, parameter in named:
         if isinstance(parameter, nn.parameter.UninitializedParameter):
             raise InputError(f"{name} has no shape yet: run one batch through the module first")
+        if parameter.is_meta:
+            raise InputError(
+                f"{name} is on the meta device and has no numbers: call module.to_empty(device='cpu'), and "
+                "give it some by load_state_dict or its layers' reset_parameters()"
+            )
     trainable = [(name, p) for name, p in named if p.requires_grad]
     if not trainable:
         raise InputError(
@@ -42,27 +55,55 @@ def check_module(module: object, n_data: object) -> None:
             )
 
 
+def is_whole(number: object) -> TypeGuard[int]:
+    """Whether it is a whole number of Python or NumPy."""
+    return isinstance(number, Integral) and not isinstance(number, bool)
+
+
 def check_count(name: str, count: object) -> None:
     """Refuse what is no number of things to do. Raises InputError."""
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+    if not is_whole(count) or count < 1:
         raise InputError(f"{name} must be a whole number of at least 1, not {count!r}")
 
 
-def check_seed(seed: object) -> None:
-    """Refuse what torch cannot begin to draw from. Raises InputError."""
-    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
+def check_settings(
+    mean: object, normalisation: object, cadence: object, reduce: object, seed: object
+) -> None:
+    """Refuse what the settings of a tuner cannot be. Raises InputError."""
+    known_name("mean", mean, ("weights", "mode"))
+    known_name("choice about normalisation", normalisation, ("refuse", "accept"))
+    if cadence is not None and not isinstance(cadence, Cadence):
+        raise InputError(f"cadence must be a Cadence, such as Cadence(every=20), not {cadence!r}")
+    if cadence is not None and mean == "mode" and 0 < cadence.decay < 1:
+        raise InputError(
+            "mean='mode' is about the tangent model of all rows at one time, to which nothing of earlier "
+            "looks can be added: give the cadence decay=0"
+        )
+    if not callable(reduce):
+        raise InputError(f"reduce must be a function of a sum, such as AllReduce(), not {reduce!r}")
+    if not is_whole(seed) or not 0 <= seed < 2**63:
         raise InputError(f"seed must be a whole number from 0 to below 2**63, not {seed!r}")
 
 
 def check_mode(module: nn.Module) -> None:
     """Refuse dropout that is active: the evidence is that of one function, not of a random one."""
     for name, part in module.named_modules():
-        if isinstance(part, _DropoutNd) and part.training and part.p > 0:
+        if part.training and (setting := _dropping(part)):
             raise InputError(
                 f"{_layer(name, part)} drops out at random in train mode, and the evidence is that of one "
-                "function: call eval() on it (or on the module), or set p to 0; the precisions that are "
-                "learnt here do what dropout is for"
+                f"function: call eval() on it (or on the module), or set {setting} to 0; the precisions that "
+                "are learnt here do what dropout is for"
             )
+
+
+def _dropping(part: nn.Module) -> str | None:
+    """The setting by which a layer drops out in train mode; None where it does not."""
+    if isinstance(part, _DropoutNd) and part.p > 0:
+        return "p"
+    # A recurrent one drops out after each of its layers but the last.
+    if isinstance(part, nn.RNNBase) and part.num_layers > 1 and part.dropout > 0:
+        return "dropout"
+    return "dropout" if isinstance(part, nn.MultiheadAttention) and part.dropout > 0 else None
 
 
 def check_rows_apart(module: nn.Module) -> None:
@@ -73,18 +114,6 @@ def check_rows_apart(module: nn.Module) -> None:
                 f"{_layer(name, part)} keeps no running statistics, so that rows interact even in eval mode: "
                 "make it with track_running_stats=True"
             )
-
-
-def check_repeatable(view: ModuleView, X: object) -> None:
-    """Refuse a module that gives two values for one input in eval mode."""
-    values = view.values()
-    with torch.no_grad():
-        first, again = view.outputs(values, X), view.outputs(values, X)
-    if not torch.equal(first.nan_to_num(), again.nan_to_num()):
-        raise InputError(
-            "the module gives two different outputs for the same inputs in eval mode: something in it is "
-            "random, such as dropout called as a function with training=True"
-        )
 
 
 def check_finite(loss: Tensor, f: Tensor) -> None:

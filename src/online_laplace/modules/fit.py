@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sized
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,18 @@ from torch import nn
 from online_laplace.errors import DivergedError, InputError
 from online_laplace.files.paths import check_path
 from online_laplace.likelihood import Likelihood
-from online_laplace.modules.batch import pairs, row_count
-from online_laplace.modules.checkpoint import loader_state, read_state, write_state
+from online_laplace.modules.batch import check_loader, pairs, row_count
+from online_laplace.modules.checkpoint import read_state, write_state
 from online_laplace.modules.checks import check_count
+from online_laplace.modules.observer import check_all_rows
 from online_laplace.modules.posterior import ModulePosterior
 from online_laplace.modules.processes import is_first
 from online_laplace.modules.record import Update
+from online_laplace.modules.run import MakeOptimiser, Run, made
 from online_laplace.modules.structures import WITHOUT_MATRICES
 from online_laplace.modules.tuner import OnlineLaplace
 from online_laplace.progress import Bars, watched
 from online_laplace.train.outcome import DIVERGED, STEP_LIMIT, Outcome
-
-MakeOptimiser = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
 
 @dataclass(frozen=True)
@@ -67,48 +67,54 @@ def fit(
         n_data: how many rows there are; by default the length of the loader's dataset.
         checkpoint: a file that is written after every epoch, of several processes by the first. Where it is
             there already, training goes on from it; of a shuffling loader with a generator of its own, as if
-            it had never stopped.
+            it had never stopped. Settings of the optimiser that are given otherwise than before, such as a
+            lower learning rate, count from there.
         on_update: called with every update of the precisions.
         on_epoch: called with the number of epochs done and the loss per row.
         quiet: no progress bar.
         **settings: see OnlineLaplace.
     """
     check_count("epochs", epochs)
-    if not callable(optimiser):
-        raise InputError(
-            "optimiser must make one from the parameters, such as torch.optim.Adam or lambda parameters: "
-            f"torch.optim.Adam(parameters, lr=0.01), not {type(optimiser).__name__}"
-        )
-    tuner = OnlineLaplace(model, likelihood, n_data=_rows(loader, n_data), **settings)
-    moving = optimiser([p for p in model.parameters() if p.requires_grad])
-    history: list[Update] = []
-    losses: list[float] = []
+    check_loader(loader)
+    tuner = OnlineLaplace(model, likelihood, n_data=_rows(loader, n_data, settings), **settings)
+    run = Run(model, made(optimiser, model), tuner, loader)
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None:
         check_path(path)
     if path is not None and path.exists():
-        _resume(read_state(path), path, model, moving, tuner, loader, history, losses)
+        run.resume(read_state(path), path, epochs)
 
     def seen(done: Update) -> None:
-        history.append(done)
+        run.history.append(done)
         if on_update is not None:
             on_update(done)
 
     outcome = Outcome(STEP_LIMIT, epochs)
     with Bars(quiet=quiet or not watched()) as bars:
         bar = bars.add("training", epochs)
-        for epoch in range(len(losses), epochs):
+        for epoch in range(first := len(run.losses), epochs):
             try:
-                losses.append(_epoch(loader, tuner, moving, seen))
+                loss, rows = _epoch(loader, tuner, run.moving, seen)
             except DivergedError as error:
                 outcome = Outcome(DIVERGED, epoch + 1, str(error))
                 break
-            bar.update(epoch + 1, f"{epoch + 1}/{epochs} epochs, loss {losses[-1]:.4g}")
+            if epoch == first:  # the posterior needs each row once, and would be refused at the end
+                check_all_rows(
+                    float(tuner.reduce(tuner.beta.new_tensor(float(rows), dtype=torch.float64))), tuner.n_data
+                )
+            run.losses.append(loss)
+            bar.update(epoch + 1, f"{epoch + 1}/{epochs} epochs, loss {loss:.4g}")
             if on_epoch is not None:
-                on_epoch(epoch + 1, losses[-1])
+                on_epoch(epoch + 1, loss)
             if path is not None and is_first():
-                write_state(path, _state(model, moving, tuner, loader, history, losses))
-    return Fitted(tuner, outcome, history, losses, None if outcome.failed else tuner.posterior(loader))
+                write_state(path, run.state())
+    posterior = None
+    if not outcome.failed:
+        try:
+            posterior = tuner.posterior(loader)
+        except DivergedError as error:  # what was learnt is still told
+            outcome = Outcome(DIVERGED, epochs, str(error))
+    return Fitted(tuner, outcome, run.history, run.losses, posterior)
 
 
 def _epoch(
@@ -116,8 +122,8 @@ def _epoch(
     tuner: OnlineLaplace,
     moving: torch.optim.Optimizer,
     seen: Callable[[Update], None],
-) -> float:
-    """One pass over the loader; the mean of the batches' losses per row."""
+) -> tuple[float, int]:
+    """One pass over the loader; the mean of the batches' losses per row, and the rows."""
     total, rows = 0.0, 0
     for x, y in pairs(loader):
         moving.zero_grad()
@@ -132,10 +138,10 @@ def _epoch(
         total, rows = total + row_count(x) * value, rows + row_count(x)
     if tuner.curvature in WITHOUT_MATRICES:
         seen(tuner.update_all(loader))
-    return total / rows
+    return total / rows, rows
 
 
-def _rows(loader: Iterable[Any], n_data: int | None) -> int:
+def _rows(loader: Any, n_data: int | None, settings: dict[str, Any]) -> int:
     """The number of rows, which the loader may know too."""
     dataset = getattr(loader, "dataset", None)
     counted = len(dataset) if isinstance(dataset, Sized) else None
@@ -147,48 +153,7 @@ def _rows(loader: Iterable[Any], n_data: int | None) -> int:
         raise InputError("the loader is empty: there are no rows to learn from")
     found = counted if n_data is None else n_data
     assert found is not None
+    size = getattr(loader, "batch_size", None)
+    if size and getattr(loader, "drop_last", False) and "reduce" not in settings:
+        check_all_rows(found - found % size, found)
     return found
-
-
-def _state(
-    model: nn.Module,
-    moving: torch.optim.Optimizer,
-    tuner: OnlineLaplace,
-    loader: object,
-    history: list[Update],
-    losses: list[float],
-) -> dict[str, Any]:
-    return {
-        "model": model.state_dict(),
-        "optimiser": moving.state_dict(),
-        "tuner": tuner.state_dict(),
-        "loader": loader_state(loader),
-        "history": [asdict(update) for update in history],
-        "losses": losses,
-    }
-
-
-def _resume(
-    state: dict[str, Any],
-    path: Path,
-    model: nn.Module,
-    moving: torch.optim.Optimizer,
-    tuner: OnlineLaplace,
-    loader: Any,
-    history: list[Update],
-    losses: list[float],
-) -> None:
-    """Put everything back to where the checkpoint has it. Raises InputError for that of another run."""
-    try:
-        tuner.load_state_dict(state["tuner"])
-        model.load_state_dict(state["model"])
-        moving.load_state_dict(state["optimiser"])
-    except (RuntimeError, ValueError, KeyError) as error:
-        raise InputError(f"{path} is the checkpoint of another run: {error}") from error
-    if state["loader"] is not None and loader_state(loader) is not None:
-        loader.generator.set_state(state["loader"])
-    history += [
-        Update(**{**one, **{name: tuple(one[name]) for name in ("held_back", "pruned")}})
-        for one in state["history"]
-    ]
-    losses += state["losses"]

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
-from torch.func import functional_call, jacrev, vmap
 
-from online_laplace.errors import InputError
 from online_laplace.likelihood.base import Likelihood
 from online_laplace.memory import limits
 from online_laplace.model.jacobian import Block, DenseJacobian, Jacobian
 from online_laplace.model.tangent import TangentModel
-from online_laplace.modules.batch import Inputs, arguments, some_rows
+from online_laplace.modules.batch import Inputs, some_rows
 from online_laplace.modules.layers import Seen, seeing
+from online_laplace.modules.rows import directional, row_jacobian
 from online_laplace.modules.view import ModuleView, Values
 from online_laplace.types import Reduce, alone
-
-WITHOUT_ROWS = "kron, diagonal with probes, or matrix-free"
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +101,7 @@ class RowsOperator:
 
 def linearise(view: ModuleView, values: Values, X: Inputs, *, layers: bool = False) -> ModuleJacobian:
     """One pass through the module, recorded; with what went in and out of its `layers` where asked for."""
-    with torch.enable_grad(), torch.autocast(_device(values), enabled=False):
+    with torch.enable_grad():
         leaves = tuple(values[name].detach().requires_grad_() for name in view.names)
         at = values | dict(zip(view.names, leaves, strict=True))
         if not layers:
@@ -115,10 +109,6 @@ def linearise(view: ModuleView, values: Values, X: Inputs, *, layers: bool = Fal
         with seeing(view) as seen:
             f = view.outputs(at, X)
         return ModuleJacobian(view, values, X, f, leaves, seen=seen)
-
-
-def _device(values: Values) -> str:
-    return next(iter(values.values())).device.type
 
 
 def tangent_model(
@@ -130,75 +120,3 @@ def tangent_model(
     n = f.shape[0] if reduce is alone else reduce(torch.as_tensor(float(f.shape[0])).to(f))
     w = J.view.flat(J.values)
     return TangentModel(w, local, J.whitened(local.root), n, likelihood, f, reduce)
-
-
-def row_jacobian(view: ModuleView, values: Values, X: Inputs, along: Tensor | None = None) -> Tensor:
-    """J (n, k, d_w) in memory: reverse mode, row by row under vmap. Raises InputError where vmap cannot.
-
-    With vectors `along` (n, m, k) in the outputs of each row, the derivatives (n, m, d_w) along these.
-    """
-    fixed = {name: tensor for name, tensor in values.items() if name not in set(view.names)}
-
-    def row(weights: Values, x: Inputs, own: Tensor | None) -> Tensor:
-        positional, named = arguments(x)
-        one = [part.unsqueeze(0) for part in positional]
-        f: Tensor = functional_call(
-            view.shadow,
-            fixed | weights,
-            tuple(one),
-            {name: part.unsqueeze(0) for name, part in named.items()},
-        )
-        return f.squeeze(0) if own is None else own @ f.squeeze(0)
-
-    rows = vmap(jacrev(row), in_dims=(None, 0, None if along is None else 0))
-    weights = {name: values[name] for name in view.names}
-    try:
-        J = rows(weights, X, along)
-    except RuntimeError as error:
-        if isinstance(error, torch.OutOfMemoryError):
-            raise
-        layer = _failing_layer(view, lambda: rows(weights, X, along))
-        raise InputError(
-            f"the gradient of every row for itself, which this structure needs, cannot be computed by "
-            f"torch.func through {layer}: {str(error).splitlines()[0]} These need no rows: {WITHOUT_ROWS}"
-        ) from error
-    return torch.cat([J[name].flatten(2) for name in view.names], dim=-1).detach()
-
-
-def directional(view: ModuleView, values: Values, X: Inputs, v: Tensor) -> Tensor:
-    """J v (n, k) in forward mode."""
-    _load_forward_mode()
-    with forward_ad.dual_level(), torch.no_grad(), torch.autocast(_device(values), enabled=False):
-        along = view.unflatten(v)
-        moving = {name: forward_ad.make_dual(values[name], along[name]) for name in view.names}
-        f, product = forward_ad.unpack_dual(view.outputs(values | moving, X))
-        return torch.zeros_like(f) if product is None else product
-
-
-@cache
-def _load_forward_mode() -> None:
-    """Have torch compile its rules for forward mode, which its own release warns about, once."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        with forward_ad.dual_level():
-            forward_ad.make_dual(torch.ones(1), torch.ones(1))
-
-
-def _failing_layer(view: ModuleView, run: Callable[[], object]) -> str:
-    """The last layer that was entered before the error came, found by running into it again."""
-    entered = ["the module itself"]
-    handles = [
-        part.register_forward_pre_hook(
-            lambda _, __, name=name, part=part: entered.append(f"{name} ({type(part).__name__})")
-        )
-        for name, part in view.shadow.named_modules()
-        if name and not list(part.children())
-    ]
-    try:
-        run()
-    except RuntimeError:
-        pass
-    finally:
-        for handle in handles:
-            handle.remove()
-    return entered[-1]

@@ -11,10 +11,9 @@ from online_laplace.curvature.matrix_free import MatrixFreePrecision
 from online_laplace.curvature.spectra import Spectra
 from online_laplace.curvature.subset import SubsetGGN
 from online_laplace.errors import InputError
-from online_laplace.likelihood import Likelihood
 from online_laplace.model.prior import Hyper
 from online_laplace.model.tangent import TangentModel
-from online_laplace.model.tensor_prior import ScaledPrior
+from online_laplace.model.tensor_prior import ScaledPrior, TensorPrior
 from online_laplace.modules.cadence import EVERY_STEP, Cadence, limited
 from online_laplace.modules.record import Update, by_name
 from online_laplace.modules.step import Step, check_step, take_step
@@ -27,7 +26,7 @@ class Learner:
     """Gathers what looks find, and moves the precisions by it at a cadence.
 
     `looked` is the call of the last look, `refreshed` the look of the last eigenvalues, whose `shapes` are
-    kept. `first_beta` is what noise precisions start from until it is known how many there are.
+    kept. `likelihood` is the name of its kind.
     """
 
     hyper: Hyper
@@ -36,7 +35,7 @@ class Learner:
     curvature: str
     probes: Probes
     cadence: Cadence | None
-    first_beta: float | None
+    likelihood: str
     calls: int = 0
     looks: int = 0
     looked: int = 0
@@ -44,16 +43,6 @@ class Learner:
     sums: Sums | None = None
     shapes: Spectra | None = None
     last: Update | None = None
-
-    def settle_noise(self, likelihood: Likelihood) -> None:
-        """Have as many noise precisions as the likelihood, the first time that it is known."""
-        if self.first_beta is None:
-            return
-        if len(self.hyper.beta) != max(1, likelihood.scales) or not likelihood.scales:
-            beta = self.first_beta if likelihood.scales else 1.0
-            values = self.hyper.beta.new_full((max(1, likelihood.scales),), beta)
-            self.hyper = self.hyper.with_values(self.hyper.alpha, values)
-        self.first_beta = None
 
     def gather(self, tangent: TangentModel, sums: Sums, cadence: Cadence) -> Update | None:
         """Add what a batch says to what earlier ones left, and move the precisions if that is enough."""
@@ -118,8 +107,11 @@ class Learner:
     def state(self) -> dict[str, Any]:
         """All that a later run needs to go on: tensors and plain values by name."""
         prior = self.hyper.prior
+        assert isinstance(prior, TensorPrior)
         return {
+            "likelihood": self.likelihood,
             "groups": list(prior.names),
+            "sizes": list(prior.lengths),
             "n_data": self.n_data,
             "curvature": self.curvature,
             "alpha": self.hyper.alpha,
@@ -141,14 +133,20 @@ class Learner:
         if not isinstance(state, Mapping) or (lost := [name for name in own if name not in state]):
             what = f"it has no {lost[0]}" if isinstance(state, Mapping) else f"it is a {type(state).__name__}"
             raise InputError(f"this is not what state_dict gave: {what}")
-        for name in ("groups", "n_data", "curvature"):
+        for name in ("likelihood", "groups", "sizes", "n_data", "curvature"):
             if state[name] != own[name]:
-                raise InputError(f"the state is of another run: its {name} is {state[name]}, not {own[name]}")
+                verb = "are" if isinstance(own[name], list) else "is"
+                raise InputError(
+                    f"the state is of another run: its {name} {verb} {state[name]}, not {own[name]}"
+                )
         if (state["relative"] is None) != (own["relative"] is None):
             raise InputError("the state is of another run: one of the two has a g-prior, the other has not")
         like, prior = self.hyper.alpha, self.hyper.prior
-        if state["alpha"].shape != like.shape:
-            raise InputError(f"the state is of another run: it has {len(state['alpha'])} precisions")
+        for name, count in (("alpha", len(like)), ("beta", len(self.hyper.beta))):
+            if state[name].shape != (count,):
+                raise InputError(
+                    f"the state is of another run: {name} is {state[name].numel()} precisions, not {count}"
+                )
         if isinstance(prior, ScaledPrior):
             prior = replace(prior, relative=state["relative"].to(like).clone())
         # Copied, since what is given may be what another object goes on with.

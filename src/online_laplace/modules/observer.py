@@ -11,8 +11,10 @@ from online_laplace.errors import InputError
 from online_laplace.likelihood import Likelihood
 from online_laplace.model.tangent import TangentModel
 from online_laplace.model.tensor_prior import TensorPrior
+from online_laplace.modules.autocast import full_precision
 from online_laplace.modules.batch import Inputs, pairs, row_count
 from online_laplace.modules.checks import check_finite
+from online_laplace.modules.first_look import check_first_rows
 from online_laplace.modules.jacobian import linearise, tangent_model
 from online_laplace.modules.structures import KRON, Probes, structure
 from online_laplace.modules.sums import Sums
@@ -38,6 +40,7 @@ class Observer:
         self.n_data, self.reduce = n_data, reduce
         self._choice = likelihood
         self.likelihood: Likelihood | None = None
+        self._met = False
 
     def with_curvature(self, curvature: str) -> Observer:
         """The same about another structure."""
@@ -71,9 +74,17 @@ class Observer:
             )
         return rows
 
+    @full_precision
+    def meet(self, x: Inputs) -> None:
+        """Refuse, at the first batch that is seen, what only a pass through the module can tell."""
+        if not self._met:
+            check_first_rows(self.view, x, self.curvature)
+            self._met = True
+
     def look(self, values: Values, x: Inputs, y: Tensor, probes: Probes) -> tuple[TangentModel, Sums]:
         """The tangent model of one batch and what it adds to the sums."""
         rows = self.rows(x)
+        self.meet(x)
         J = linearise(self.view, values, x, layers=self.curvature == KRON)
         likelihood = self.settle(J.f)
         tangent = tangent_model(J, as_targets(likelihood, y, J.f), likelihood, self.reduce)
@@ -88,10 +99,15 @@ class Observer:
             tangent, sums = self.look(values, x, y, probes)
             total = sums if total is None else total + sums
         assert total is not None
-        if round(total.rows) != self.n_data:
-            raise InputError(
-                f"n_data is {self.n_data:,}, but the loader has {round(total.rows):,} rows: give the number "
-                "of training rows as n_data, and a loader of all of them (drop_last=False, no sampling with "
-                "replacement)"
-            )
+        check_all_rows(total.rows, self.n_data)
         return tangent, total
+
+
+def check_all_rows(rows: float, n_data: int) -> None:
+    """Refuse a loader that gives more or fewer rows than there are. Raises InputError."""
+    if round(rows) != n_data:
+        raise InputError(
+            f"n_data is {n_data:,}, but the loader has {round(rows):,} rows: give the number of training "
+            "rows as n_data, and a loader of each of them once (drop_last=False, no sampling with "
+            "replacement; for a DistributedSampler, which pads, rows that the processes can share evenly)"
+        )

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from online_laplace.errors import InputError, ProcessLostError
+from online_laplace.types import Reduce, alone
 
 
 def is_first() -> bool:
     """Whether this process is the one that writes for all; a process by itself is."""
     return not (dist.is_available() and dist.is_initialized()) or dist.get_rank() == 0
+
+
+def check_meeting(model: nn.Module, reduce: Reduce) -> None:
+    """Refuse a module whose processes share its gradients but not the sums over rows. Raises InputError."""
+    if isinstance(model, DistributedDataParallel) and reduce is alone and dist.get_world_size() > 1:
+        raise InputError(
+            "the module is trained by several processes, each of which would learn precisions of its own "
+            "from its own rows: give reduce=AllReduce() of online_laplace.modules"
+        )
 
 
 class AllReduce:

@@ -73,19 +73,19 @@ def check_fits(name: str, view: ModuleView) -> None:
     ]
     advice = f"these would fit: {', '.join(others)}" if others else "no structure would fit: freeze layers"
     raise InputError(
-        f"{name} curvature of {view.d_w:,} weights would take about {in_words(needed)} of memory, and there "
-        f"are {in_words(available)}; {advice}"
+        f"{name} curvature of {view.d_w:,} weights would take about {in_words(needed)} of memory, and "
+        f"{SHARE_OF_MEMORY:.0%} of the {in_words(available)} that there are may be taken; {advice}"
     )
 
 
-def choose(module: nn.Module, check: Callable[[str, ModuleView], None]) -> tuple[str, str]:
+def choose(module: nn.Module, heads: int, check: Callable[[str, ModuleView], None]) -> tuple[str, str]:
     """The structure that `auto` stands for, and the reason in words. Raises InputError where none will do.
 
-    `check` refuses, by an InputError, the structures that cannot handle a module.
+    `heads` as for `chosen_names`. `check` refuses, by an InputError, structures that cannot handle a module.
     """
     reasons = []
     for name in CANDIDATES:
-        view = ModuleView(module, chosen_names(module, name))
+        view = ModuleView(module, chosen_names(module, name, heads))
         if name == FULL and view.d_w > FULL_UP_TO:
             reasons.append(f"{view.d_w:,} weights are more than the {FULL_UP_TO:,} for which full is quick")
             continue

@@ -22,11 +22,12 @@ from online_laplace.model.precision import GGN, Structure
 from online_laplace.model.prior import Prior
 from online_laplace.model.tangent import TangentModel
 from online_laplace.model.tensor_prior import ScaledPrior
-from online_laplace.modules.checks import normalisations
-from online_laplace.modules.jacobian import ModuleJacobian, RowsOperator, row_jacobian
+from online_laplace.modules.checks import is_whole, normalisations
+from online_laplace.modules.jacobian import ModuleJacobian, RowsOperator
+from online_laplace.modules.last_layer import last_names
 from online_laplace.modules.layers import check_layers, factors
+from online_laplace.modules.rows import row_jacobian
 from online_laplace.modules.view import ModuleView
-from online_laplace.types import alone
 
 FULL, BLOCK, DIAGONAL, KRON = "full", "block", "diagonal", "kron"
 LAST_LAYER, MATRIX_FREE, SAMPLING, SUBSET = "last-layer", "matrix-free", "sampling", "subset"
@@ -51,8 +52,7 @@ class Probes:
 
     def __post_init__(self) -> None:
         """Refuse a number that is none."""
-        whole = isinstance(self.count, int) and not isinstance(self.count, bool) and self.count >= 1
-        if self.count is not None and not whole:
+        if self.count is not None and not (is_whole(self.count) and self.count >= 1):
             raise InputError(
                 f"probes must be a whole number of at least 1, or None for all outputs, not {self.count!r}"
             )
@@ -96,18 +96,39 @@ class Probes:
         return (2 * drawn - 1).to(like)
 
 
-def chosen_names(module: nn.Module, name: str) -> list[str] | None:
-    """The parameters that a structure is about; None for all. Raises InputError for an unknown name."""
+def chosen_names(module: nn.Module, name: str, heads: int) -> list[str] | None:
+    """The parameters that a structure is about; None for all. Raises InputError for an unknown name.
+
+    `heads` is how many outputs have kinds, and with these layers, of their own.
+    """
     known_name("curvature", name, ("auto", *NAMES))
-    if name != LAST_LAYER:
-        return None
-    trainable = [n for n, p in module.named_parameters() if p.requires_grad]
-    owner = trainable[-1].rpartition(".")[0]
-    return [n for n in trainable if n.rpartition(".")[0] == owner]
+    return last_names(module, heads) if name == LAST_LAYER else None
 
 
-def check_structure(name: str, view: ModuleView, *, at_mode: bool, accept: bool, by_weight: bool) -> None:
-    """Refuse layers that a structure cannot handle, and priors `by_weight`. Raises InputError."""
+def check_structure(
+    name: str,
+    view: ModuleView,
+    *,
+    at_mode: bool,
+    accept: bool,
+    by_weight: bool,
+    scales: int = 1,
+    shared: bool = False,
+) -> None:
+    """Refuse what a structure cannot handle, each with what can. Raises InputError.
+
+    That is layers, priors `by_weight`, several noise precisions (`scales`), and rows that processes share.
+    """
+    if scales > 1 and name not in (FULL, DIAGONAL, LAST_LAYER):
+        raise InputError(
+            f"{name} curvature is for one noise precision, and there are {scales}: use scales=1 in the "
+            "Gaussian likelihood, or full, diagonal or last-layer curvature"
+        )
+    if shared and name in (SUBSET, *WITHOUT_MATRICES):
+        raise InputError(
+            f"{name} curvature is for one process: leave reduce out, or use kron, block, diagonal, full or "
+            "last-layer curvature"
+        )
     if at_mode and name not in (FULL, LAST_LAYER, *WITHOUT_MATRICES):
         raise InputError(
             f"the mode of the tangent model needs the whole curvature, and {name} is not: use "
@@ -156,11 +177,6 @@ def build_kron(tangent: TangentModel, probes: Probes) -> KroneckerGGN:
     """Kronecker factors of the layers that the recorded pass saw."""
     J = tangent.J
     assert isinstance(J, ModuleJacobian)
-    if tangent.scales > 1:
-        raise InputError(
-            "Kronecker factors are those of one noise precision: use scales=1 in the Gaussian likelihood, or "
-            "another curvature"
-        )
     blocks = factors(J.view, J.values, J.seen, J.f, probes.columns(J), probes.offset())
     return KroneckerGGN([block.map(tangent.reduce) for block in blocks])
 
@@ -175,11 +191,6 @@ def build_layers(tangent: TangentModel) -> BlockGGN:
     """A block per layer."""
     J = tangent.J
     assert isinstance(J, ModuleJacobian)
-    if tangent.scales > 1:
-        raise InputError(
-            "blocks of layers are those of one noise precision: use scales=1 in the Gaussian likelihood, or "
-            "full or diagonal curvature"
-        )
     return build_blocks(tangent, layer_lengths(J.view))
 
 
@@ -200,10 +211,6 @@ def build_subset(tangent: TangentModel, probes: Probes) -> Any:
     """The kernels of a batch's rows, each with some of its outputs."""
     J = tangent.J
     assert isinstance(J, ModuleJacobian)
-    if tangent.scales > 1 or tangent.reduce is not alone:
-        raise InputError(
-            "bounds by subsets are for one noise precision and one process: use kron, diagonal or full"
-        )
     along = probes.outputs(J.root, J.f.detach())
     return SubsetGGN([part_of(row_jacobian(J.view, J.values, J.X, along), J.view.lengths)])
 
@@ -215,10 +222,6 @@ def build_matrix_free(tangent: TangentModel, prior: Prior, probes: Probes, name:
     """
     J = tangent.J
     assert isinstance(J, ModuleJacobian)
-    if tangent.scales > 1 or tangent.reduce is not alone:
-        raise InputError(
-            f"{name} curvature is for one noise precision and one process: use kron, diagonal or full"
-        )
     if isinstance(prior, ScaledPrior):
         squares = J.squares(1).squeeze(0)
     else:

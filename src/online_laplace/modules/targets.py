@@ -11,6 +11,15 @@ from online_laplace.likelihood import Bernoulli, Categorical, Gaussian, Likeliho
 from online_laplace.model.prior import Hyper
 from online_laplace.model.tangent import weighted
 
+# By how much probabilities of classes in single precision may miss 1 together.
+ROUNDING = 1e-4
+
+# What other libraries call them.
+ELSEWHERE = {
+    "classification": "'categorical', or 'bernoulli' for one output",
+    "regression": "'gaussian'",
+}
+
 LIKELIHOODS = ("gaussian", "categorical", "bernoulli", "poisson")
 
 
@@ -41,7 +50,14 @@ def likelihood_of(choice: str | Likelihood, outputs: int) -> Likelihood:
 def check_likelihood(choice: str | Likelihood, module: nn.Module) -> None:
     """Refuse an unknown name, and named outputs that share tensors, which are the groups, with the others."""
     if isinstance(choice, str):
+        if choice in ELSEWHERE:
+            raise InputError(f"unknown likelihood {choice!r}: it is called {ELSEWHERE[choice]} here")
         known_name("likelihood", choice, LIKELIHOODS)
+    elif isinstance(choice, type):
+        raise InputError(
+            f"likelihood must be a value, and {choice.__name__} is a class: call it with its settings, such "
+            f"as Gaussian(2) for two outputs, or use one of {', '.join(LIKELIHOODS)}"
+        )
     elif not hasattr(choice, "heads"):
         named = ", ".join(LIKELIHOODS)
         raise InputError(f"likelihood must be one of {named}, or a Likelihood of the core, not {choice!r}")
@@ -51,6 +67,17 @@ def check_likelihood(choice: str | Likelihood, module: nn.Module) -> None:
             f"and {shared} belongs to it and to the other outputs: give it a layer of its own, as in "
             "torch.cat([self.mean(h), self.noise(h)], -1)"
         )
+
+
+def kind_of(choice: str | Likelihood) -> tuple[str, int]:
+    """The name of a likelihood's kind, however it was chosen, and how many precisions β it learns."""
+    found = likelihood_of(choice, 1 if choice == "bernoulli" else 2) if isinstance(choice, str) else choice
+    return type(found).__name__, found.scales
+
+
+def heads_of(choice: str | Likelihood) -> int:
+    """How many outputs there are where they are of different kinds, else 1."""
+    return choice.outputs if not isinstance(choice, str) and any(choice.heads) else 1
 
 
 def _last_of_all(module: nn.Module, outputs: int) -> str | None:
@@ -67,7 +94,7 @@ def as_targets(likelihood: Likelihood, y: object, f: Tensor, *, look: bool = Tru
     """
     if not isinstance(y, Tensor):
         raise InputError(f"targets must be a tensor, not {type(y).__name__}")
-    y = y.to(f.device)
+    y, given = y.to(f.device), (str(y.dtype).removeprefix("torch."), tuple(y.shape))
     rows, wanted = f.shape[0], likelihood.targets
     if isinstance(likelihood, Categorical) and y.ndim == 1 and not y.is_floating_point():
         if look and len(y) == rows and not ((y >= 0) & (y < wanted)).all():
@@ -78,24 +105,32 @@ def as_targets(likelihood: Likelihood, y: object, f: Tensor, *, look: bool = Tru
         y = one_hot(y.long(), wanted)
     y = y.unsqueeze(-1) if y.ndim == 1 else y
     if y.shape != (rows, wanted):
+        classes = ", or the numbers of the classes as integers of shape "
         raise InputError(
-            f"the {type(likelihood).__name__} likelihood needs targets of shape ({rows}, {wanted}) for "
-            f"outputs {tuple(f.shape)}, but they are {tuple(y.shape)}"
+            f"the {type(likelihood).__name__} likelihood needs targets of shape ({rows}, {wanted})"
+            f"{f'{classes}({rows},)' if isinstance(likelihood, Categorical) else ''} for outputs "
+            f"{tuple(f.shape)}, but they are {given[0]} of shape {given[1]}"
         )
     y = y.to(f.dtype)
     if not look:
         return y
-    if isinstance(likelihood, (Bernoulli, Categorical)) and not ((y >= 0) & (y <= 1)).all():
-        raise InputError("the indicator of a class must be from 0 to 1")
-    if isinstance(likelihood, Poisson) and not (y >= 0).all():
-        raise InputError("counts must be 0 or more")
     if not torch.isfinite(y).all():
         raise InputError("targets must be finite numbers")
+    if isinstance(likelihood, (Bernoulli, Categorical)) and not ((y >= 0) & (y <= 1)).all():
+        raise InputError("the indicator of a class must be from 0 to 1")
+    if isinstance(likelihood, Categorical) and (off := (y.sum(-1) - 1).abs() > ROUNDING).any():
+        raise InputError(
+            f"the indicators of a row's classes must sum to 1, and in row {int(off.nonzero()[0])} they sum "
+            f"to {float(y[off][0].sum()):.3g}: give the number of its class, or a one in the column of that"
+        )
+    if isinstance(likelihood, Poisson) and not ((y >= 0) & (y == y.round())).all():
+        raise InputError("counts must be 0 or more, and whole: for other numbers use likelihood='gaussian'")
     return y
 
 
 def data_loss(likelihood: Likelihood, f: Tensor, y: Tensor, hyper: Hyper) -> Tensor:
-    """β-weighted −log p(y | f) at outputs f (rows, outputs), summed over rows, without normalisers: ()."""
+    """−log p(y | f) at outputs f (rows, outputs), summed over rows: ()."""
     if isinstance(likelihood, Categorical):  # without the second-order view, k numbers a row and not k²
         return -(y * f.log_softmax(-1)).sum()
-    return weighted(hyper, likelihood.local(f, y).total(len(hyper.beta)))
+    loss = weighted(hyper, likelihood.local(f, y).total(len(hyper.beta)))
+    return loss - likelihood.log_normaliser(hyper.beta, f.shape[0])

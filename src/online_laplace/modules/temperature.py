@@ -23,7 +23,8 @@ from online_laplace.curvature.kronecker import KroneckerPrecision
 from online_laplace.likelihood import Categorical, Likelihood
 from online_laplace.model.precision import Precision
 from online_laplace.modules.batch import Inputs, pairs, row_count, some_rows
-from online_laplace.modules.jacobian import directional, linearise, row_jacobian
+from online_laplace.modules.jacobian import linearise
+from online_laplace.modules.rows import directional, row_jacobian
 from online_laplace.modules.targets import as_targets
 from online_laplace.modules.view import ModuleView, Values
 from online_laplace.types import Reduce, alone

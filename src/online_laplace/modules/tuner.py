@@ -10,44 +10,39 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from online_laplace.errors import DivergedError, InputError, known_name
+from online_laplace.errors import InputError, known_name
 from online_laplace.likelihood import Likelihood
 from online_laplace.model.prior import Hyper, initial_hyper
 from online_laplace.model.tensor_prior import GPrior, PriorChoice, tensor_prior
+from online_laplace.modules.autocast import full_precision
 from online_laplace.modules.batch import Inputs, arguments, row_count
 from online_laplace.modules.cadence import EVERY_STEP, Cadence
 from online_laplace.modules.checks import (
     check_finite,
     check_mode,
     check_module,
-    check_repeatable,
     check_rows_apart,
-    check_seed,
+    check_settings,
+    is_whole,
 )
 from online_laplace.modules.learner import Learner
 from online_laplace.modules.observer import Observer
 from online_laplace.modules.penalty import Penalised
 from online_laplace.modules.posterior import ModulePosterior
+from online_laplace.modules.processes import check_meeting
 from online_laplace.modules.record import Update, by_name
 from online_laplace.modules.size import AUTO, check_fits, choose
 from online_laplace.modules.structures import (
-    DIAGONAL,
-    FULL,
-    KRON,
-    SUBSET,
     USUAL_PROBES,
     WITHOUT_MATRICES,
     Probes,
     check_structure,
     chosen_names,
 )
-from online_laplace.modules.targets import as_targets, check_likelihood, data_loss
-from online_laplace.modules.temperature import with_temperature
+from online_laplace.modules.targets import as_targets, check_likelihood, data_loss, heads_of, kind_of
 from online_laplace.modules.view import ModuleView, checked_outputs, unwrapped
 from online_laplace.progress import say
 from online_laplace.types import Reduce, alone
-
-MEANS = ("weights", "mode")
 
 # On an accelerator, the calls between two losses whose module, targets and value are looked at.
 LOOK_AT_VALUES = 100
@@ -64,8 +59,9 @@ class OnlineLaplace:
         likelihood: "gaussian", "categorical", "bernoulli", "poisson", or a Likelihood of the core.
         n_data: how many training rows there are, in all processes together.
         curvature: "auto", which picks by size and says why on stderr, or "full", "block" (per layer),
-            "kron", "diagonal", "last-layer", "matrix-free", "sampling" or "subset". Under last-layer, the
-            other layers have neither a prior nor a curvature; the weight decay of the optimiser may act on
+            "kron", "diagonal", "last-layer", "matrix-free", "sampling" or "subset". The last layer is
+            the one registered last, from which the outputs must come, or one for each kind of outputs; the
+            others then have neither a prior nor a curvature, and the weight decay of the optimiser may act on
             them. Matrix-free is the whole curvature, of all rows (see `update_all`), and sampling the same
             estimated by draws from the posterior. Subset is a lower bound from the rows of each batch.
         prior: "scalar", one precision for all weights; "layerwise", one for each parameter tensor; the group
@@ -105,35 +101,36 @@ class OnlineLaplace:
         """Look at the module, and refuse what cannot be done with it. Raises InputError."""
         check_module(model, n_data)
         check_likelihood(likelihood, model)
-        known_name("mean", mean, MEANS)
-        known_name("choice about normalisation", normalisation, ("refuse", "accept"))
+        check_settings(mean, normalisation, cadence, reduce, seed)
         check_rows_apart(model)
-        if cadence is not None and not isinstance(cadence, Cadence):
-            raise InputError(f"cadence must be a Cadence, such as Cadence(every=20), not {cadence!r}")
-        if not callable(reduce):
-            raise InputError(f"reduce must be a function of a sum, such as AllReduce(), not {reduce!r}")
+        check_meeting(model, reduce)
+        n_data, (kind, scales) = int(n_data), kind_of(likelihood)
         check = partial(
             check_structure,
             at_mode=mean == "mode",
             accept=normalisation == "accept",
             by_weight=isinstance(prior, GPrior),
+            scales=scales,
+            shared=reduce is not alone,
         )
         if curvature == AUTO:
-            curvature, reason = choose(unwrapped(model), check)
+            curvature, reason = choose(unwrapped(model), heads_of(likelihood), check)
             say(reason)
         self.model, self.n_data, self.curvature, self.mean = model, n_data, curvature, mean
-        self.view = ModuleView(model, chosen_names(unwrapped(model), curvature))
+        self.view = ModuleView(model, chosen_names(unwrapped(model), curvature, heads_of(likelihood)))
         check(curvature, self.view)
         check_fits(curvature, self.view)
         self.reduce = reduce
         like = self.view.parameters[0].detach()
         count: Any = USUAL_PROBES.get(curvature, 1) if probes == "usual" else probes
-        check_seed(seed)
-        signs = Probes(count, torch.Generator(like.device).manual_seed(seed))
+        count = int(count) if is_whole(count) else count
+        signs = Probes(count, torch.Generator(like.device).manual_seed(int(seed)))
         groups = tensor_prior(self.view.tensors, prior, like)
         self._observer = Observer(self.view, likelihood, groups, curvature, n_data, reduce)
         hyper = initial_hyper(groups, like.new_empty(self.view.d_w), alpha=alpha, beta=beta)
-        self._learner = Learner(hyper, n_data, mean, curvature, signs, cadence, beta)
+        noise = hyper.beta.new_full((max(1, scales),), beta if scales else 1.0)
+        hyper = hyper.with_values(hyper.alpha, noise)
+        self._learner = Learner(hyper, n_data, mean, curvature, signs, cadence, kind)
         self._penalised: Penalised | None = None
 
     @property
@@ -172,8 +169,10 @@ class OnlineLaplace:
         return self._learner.looks
 
     def loss(self, x: Inputs, y: Tensor, *, reduction: str = "sum") -> Tensor:
-        """ℓ_f = −log p(y | f) + ½ Σ α w² at the current precisions, estimated from a batch.
+        """−log p(y | f) + ½ Σ α w² at the current precisions, estimated from a batch.
 
+        It is ℓ_f with the normaliser of the noise, of which the weights know nothing, so that losses at
+        different noise compare.
         The batch's part of the data loss is scaled to all n_data rows. With reduction="mean" all of it is
         divided by n_data, so that gradients have the size that most learning rates are meant for. Raises
         DivergedError for a loss that is no finite number; on an accelerator, which would have to be waited
@@ -186,15 +185,16 @@ class OnlineLaplace:
             self.view.check_unchanged()
         positional, named = arguments(x)
         rows = self._observer.rows(x)
+        self._observer.meet(x)
         f = checked_outputs(self.model(*positional, **named), rows).to(self.hyper.alpha.dtype)
         likelihood = self._observer.settle(f)
-        self._learner.settle_noise(likelihood)
         data = data_loss(likelihood, f, as_targets(likelihood, y, f, look=look), self.hyper)
         loss = (self.n_data / rows) * data + self._penalty()
         if look:
             check_finite(loss.detach(), f.detach())
         return loss if reduction == "sum" else loss / self.n_data
 
+    @full_precision
     @torch.no_grad()
     def update(self, x: Inputs, y: Tensor) -> Update | None:
         """Look at the curvature of a batch, if it is time, and move the precisions; what was done, or None.
@@ -205,11 +205,8 @@ class OnlineLaplace:
         cadence = self._settled_cadence(x)
         if not cadence.is_due(self.calls, self._learner.looked):
             return None
-        if self.looks == 0:
-            check_repeatable(self.view, x)
         self.view.check_unchanged()
         tangent, sums = self._observer.look(self.view.values(), x, y, self.probes)
-        self._learner.settle_noise(tangent.likelihood)
         if self.curvature in WITHOUT_MATRICES and sums.rows < self.n_data:
             raise InputError(
                 f"{self.curvature} curvature does not add up over batches at different weights: leave update "
@@ -217,6 +214,7 @@ class OnlineLaplace:
             )
         return self._learner.gather(tangent, sums, cadence)
 
+    @full_precision
     @torch.no_grad()
     def update_all(self, loader: Iterable[Any]) -> Update:
         """Move the precisions once, from the curvature of all rows of the loader at the present weights.
@@ -227,9 +225,9 @@ class OnlineLaplace:
         self._learner.calls += 1
         self.view.check_unchanged()
         tangent, sums = self._observer.look_at_all(self.view.values(), loader, self.probes)
-        self._learner.settle_noise(tangent.likelihood)
         return self._learner.move(tangent, sums)
 
+    @full_precision
     @torch.no_grad()
     def posterior(self, loader: Iterable[Any], *, probes: int | None = None) -> ModulePosterior:
         """The Gaussian over the weights as they are now, from the curvature of all rows of the loader.
@@ -239,20 +237,7 @@ class OnlineLaplace:
         training rows choose, each left out in turn (full and kron): see `modules/temperature.py`.
         Raises InputError where the loader does not have n_data rows.
         """
-        values = self.view.snapshot()
-        observer = self._observer.with_curvature(DIAGONAL) if self.curvature == SUBSET else self._observer
-        tangent, total = observer.look_at_all(values, loader, replace(self.probes, count=probes))
-        self._learner.settle_noise(tangent.likelihood)
-        H = total.ggn.at(self.hyper)
-        if H.failed.any():
-            raise DivergedError(
-                f"the curvature could not be factorised in {self.hyper.alpha.dtype}: use float64, or "
-                "curvature='kron' or 'diagonal'"
-            )
-        likelihood = tangent.likelihood
-        if self._observer.by_name and self.curvature in (FULL, KRON):
-            likelihood = with_temperature(likelihood, self.view, values, H, loader, self.reduce)
-        return ModulePosterior(self.view, values, self.hyper, H, likelihood)
+        return ModulePosterior.of(self._observer, self.hyper, loader, replace(self.probes, count=probes))
 
     def state_dict(self) -> dict[str, Any]:
         """All that a later run needs to go on: tensors and plain values, for torch.save."""

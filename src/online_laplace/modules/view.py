@@ -27,12 +27,15 @@ class ModuleView:
     """
 
     def __init__(self, module: nn.Module, names: Sequence[str] | None = None) -> None:
-        """Look at `module`, through the wrappers of DistributedDataParallel and torch.compile."""
+        """Look at `module`, through the wrappers of torch."""
         self.module = unwrapped(module)
         trainable = [name for name, p in self.module.named_parameters() if p.requires_grad]
         self.names = [name for name in trainable if names is None or name in names]
         self.trainable = trainable
+        self.kinds = [(p.dtype, p.device) for p in self.parameters]
         self.shadow = _shadow(self.module)
+        # What torch has turned out to be able to do through this module: see `rows.py`.
+        self.way, self.one_by_one = 0, False
 
     @cached_property
     def parameters(self) -> list[nn.Parameter]:
@@ -76,7 +79,7 @@ class ModuleView:
         """f (n, k) in eval mode. Raises InputError for outputs of another shape."""
         positional, named = arguments(X)
         f = functional_call(self.shadow, values, positional, named)
-        return checked_outputs(f, row_count(X))
+        return checked_outputs(f, row_count(X)).to(values[self.names[0]].dtype)
 
     def check_unchanged(self) -> None:
         """Refuse a module whose trainable parameters are no longer those it was looked at with."""
@@ -89,12 +92,18 @@ class ModuleView:
                 f"the trainable parameters of the module have changed ({', '.join(changed[:3])}): make a new "
                 "OnlineLaplace after freezing, unfreezing or replacing layers"
             )
+        for name, p, (dtype, device) in zip(self.names, self.parameters, self.kinds, strict=True):
+            if (p.dtype, p.device) != (dtype, device):
+                raise InputError(
+                    f"{name} was {dtype} on {device} and is {p.dtype} on {p.device} now: make a new "
+                    "OnlineLaplace after module.to(…), double() or float(); it can load this one's state_dict"
+                )
 
 
 def unwrapped(module: nn.Module) -> nn.Module:
-    """The user's own module inside DistributedDataParallel and torch.compile."""
+    """The user's own module inside DistributedDataParallel, DataParallel and torch.compile."""
     while True:
-        if isinstance(module, DistributedDataParallel):
+        if isinstance(module, (DistributedDataParallel, nn.DataParallel)):
             module = module.module
         elif isinstance(inner := getattr(module, "_orig_mod", None), nn.Module):
             module = inner
@@ -107,6 +116,10 @@ def checked_outputs(f: object, rows: int) -> Tensor:
     if not isinstance(f, Tensor):
         raise InputError(
             f"the module returns {type(f).__name__}: wrap it in one that returns a tensor (rows, outputs)"
+        )
+    if not f.is_floating_point():
+        raise InputError(
+            f"the module returns {f.dtype}: outputs must be real numbers, of which there are gradients"
         )
     if f.ndim != 2 or f.shape[0] != rows:
         raise InputError(
@@ -131,7 +144,10 @@ def _shadow(module: nn.Module) -> nn.Module:
             f"{type(module).__name__} cannot be copied by copy.deepcopy, which is needed to leave it as it "
             f"is: {error}"
         ) from error
-    for part in shadow.modules():  # the user's own hooks are about the user's own calls
+    for part in shadow.modules():
+        if isinstance(part, (nn.Embedding, nn.EmbeddingBag)):
+            part.sparse = False  # sparse gradients are for the optimiser; sums of squares are not sparse
+        # The user's own hooks are about the user's own calls.
         part._forward_hooks.clear()
         part._forward_pre_hooks.clear()
         part._backward_hooks.clear()

@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from online_laplace.data.scaling import Affine
+from online_laplace.errors import InputError
 from online_laplace.predictive.distribution import ROUNDING
 from online_laplace.predictive.forms import tempered
 
@@ -25,6 +27,8 @@ class ClassScores(NamedTuple):
 @dataclass(frozen=True)
 class CategoricalPredictive:
     """log p (…, m, classes) for every row. Of two classes y may be (…, m, 1): whether it is the second.
+
+    Classes may also be their numbers, whole ones (…, m).
 
     `variance` (…, m, ·), where it is known, is what the weights left open of the logits that they come from.
     """
@@ -53,7 +57,9 @@ class CategoricalPredictive:
     def score(self, y: Tensor) -> ClassScores:
         """Log-likelihood and accuracy."""
         right = self.log_probabilities.argmax(-1) == self._indicated(y).argmax(-1)
-        return ClassScores(self.log_density(y).mean((-2, -1)), right.to(y.dtype).mean(-1))
+        return ClassScores(
+            self.log_density(y).mean((-2, -1)), right.to(self.log_probabilities.dtype).mean(-1)
+        )
 
     @classmethod
     def mix(
@@ -69,6 +75,15 @@ class CategoricalPredictive:
         return self
 
     def _indicated(self, y: Tensor) -> Tensor:
-        """A one in the column of a row's class: (…, m, classes)."""
-        two = y.shape[-1] == 1 and self.log_probabilities.shape[-1] == 2
+        """A one in the column of a row's class: (…, m, classes). Raises InputError for what is no class."""
+        classes = self.log_probabilities.shape[-1]
+        rows = self.log_probabilities.shape[:-1]
+        if not y.is_floating_point() and (y.shape == rows or y.ndim == 1):
+            if y.shape != rows or not ((y >= 0) & (y < classes)).all():
+                raise InputError(
+                    f"classes must be numbers from 0 to {classes - 1}, one for each of {tuple(rows)} rows; "
+                    f"there are {tuple(y.shape)}"
+                )
+            return one_hot(y.long(), classes).to(self.log_probabilities)
+        two = y.shape[-1] == 1 and classes == 2
         return torch.cat([1 - y, y], dim=-1) if two else y
