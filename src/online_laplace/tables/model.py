@@ -133,7 +133,8 @@ class TableModel:
                 "lower": lower,
                 "upper": upper,
             }
-            each = {f"{QUANTILE}{level:g}": predicted.quantile(level) for level in quantiles}
+            # With all their digits: 0.9999999 is neither 1 nor 0.99999999.
+            each = {f"{QUANTILE}{float(level)!r}": predicted.quantile(level) for level in quantiles}
             predictions = pd.DataFrame({**moments, **each})
         predictions[OUTSIDE] = self.outside(frame, features)
         return predictions
