@@ -88,13 +88,13 @@ def tables_read(given: Sequence[str]) -> list[Protected]:
 
 def read_tables(given: Sequence[str], *, drop: str, **how: Any) -> list[Table]:
     """The tables of `train` and `select`; remarks on files go to stderr. Raises InputError."""
-    from online_laplace.tables.source import open_table
+    from online_laplace.tables.source import open_tables
     from online_laplace.terminal import tell
 
     def on_remark(words: str) -> None:
         tell(f"note: {words}", stderr=True)
 
-    return [open_table(one, drop=names(drop), on_remark=on_remark, **how) for one in given]
+    return open_tables(given, drop=names(drop), on_remark=on_remark, **how)
 
 
 def model_read(folder: Path) -> list[Protected]:
