@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import json
 import os
+from pathlib import Path
 
 import pytest
 
-from online_laplace.cli.options import write_json
+from online_laplace.cli.options import names, write_json
 from online_laplace.errors import InputError
 
 
@@ -35,3 +36,22 @@ def test_a_link_stays_a_link_and_a_device_a_device(tmp_path):
     write_json("--json", pipe, [2])
     assert json.loads(os.read(reader, 100)) == [2]
     os.close(reader)
+
+
+@pytest.mark.parametrize("broken", ["line\nbreak", "line\r\nbreak", "line\rbreak"])
+def test_a_name_broken_into_lines_is_one_name_as_in_a_header(broken):
+    assert names(broken) == ["line break"]
+    assert names(f'a, "{broken}, twice",b') == ["a", "line break, twice", "b"]
+
+
+@pytest.mark.parametrize("broken", ["line\nbreak", "line\rbreak"])
+def test_a_column_with_a_line_break_can_be_left_out_and_kept(broken, in_folder):
+    rows = "".join(f"{i % 7},n{i},{i * 2.5}\n" for i in range(30))
+    Path("t.csv").write_text(f'x,"{broken}",y\n{rows}', newline="")
+    tiny = ["--hidden", "3", "--members", "1", "--steps", "3", "--quiet"]
+    code, _, err = in_folder("fit", "t.csv", "--target", "y", "--out", "m", *tiny, "--drop", broken)
+    assert code == 0, err
+    code, out, err = in_folder("predict", "m", "t.csv", "--out", "-", "--keep", broken)
+    assert code == 0 and out.startswith("line break,mean,"), err
+    code, _, err = in_folder("train", "yacht", "--procedure", "ol\nlm")
+    assert code == 2 and err.startswith("error: unknown procedure 'ol lm'")

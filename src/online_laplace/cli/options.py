@@ -37,8 +37,13 @@ Target = Annotated[str | None, typer.Option(help="The column to predict, in file
 
 
 def names(text: str) -> list[str]:
-    """Read `ol,lm` as ["ol", "lm"]; a name with a comma in it stands in double quotes."""
-    parts = next(csv.reader([text], skipinitialspace=True), [])
+    """Read `ol,lm` as ["ol", "lm"]; a name with a comma in it stands in double quotes.
+
+    A name that a spreadsheet has broken into lines is one name, as it is in a header.
+    """
+    from online_laplace.data.delimited import on_one_line
+
+    parts = next(csv.reader([on_one_line(text)], skipinitialspace=True), [])
     return [part.strip() for part in parts if part.strip()]
 
 

@@ -91,8 +91,8 @@ def column_names(cells: Sequence[str], fewest: int = 2) -> list[str]:
 
     Raises InputError where they cannot tell columns apart, or there are fewer than `fewest`.
     """
-    # A spreadsheet breaks long names into lines; what else controls a terminal is no part of a name.
-    joined = [re.sub(r"[\t\r\n\v\f]+", " ", cell).strip() for cell in cells]
+    # What controls a terminal is no part of a name.
+    joined = [on_one_line(cell) for cell in cells]
     names = [name if name and not _controls(name) else f"column {j}" for j, name in enumerate(joined, 1)]
     if len(names) < fewest:
         raise InputError(
@@ -105,6 +105,11 @@ def column_names(cells: Sequence[str], fewest: int = 2) -> list[str]:
     if all(number(name) is not None for name in names):
         raise InputError("there is no header: the first line holds only numbers, not column names")
     return names
+
+
+def on_one_line(name: str) -> str:
+    """A name as columns have it here: a spreadsheet breaks long ones into lines."""
+    return re.sub(r"[\t\r\n\v\f]+", " ", name).strip()
 
 
 def _controls(name: str) -> bool:
