@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from online_laplace.errors import InputError
+from online_laplace.tables.cells import EMPTY
 from online_laplace.tables.columns import Columns
-from online_laplace.tables.kinds import EMPTY
 
 FRAME = pd.DataFrame(
     {

@@ -22,8 +22,8 @@ from online_laplace.estimators.regressor import OnlineLaplaceRegressor
 from online_laplace.estimators.saving import load, read_held_out, save
 from online_laplace.files.earlier import CLASS, OUTSIDE, PROBABILITY, QUANTILE
 from online_laplace.files.sealed import DamagedFileError
+from online_laplace.tables.cells import texts_of
 from online_laplace.tables.columns import Columns
-from online_laplace.tables.kinds import texts_of
 
 if TYPE_CHECKING:
     import pandas as pd

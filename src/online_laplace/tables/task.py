@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from online_laplace.errors import InputError, known_name
+from online_laplace.tables.cells import is_code, is_text, numbers_of
 from online_laplace.tables.columns import check_column
-from online_laplace.tables.kinds import LARGEST_WHOLE, MOST_CATEGORIES, is_code, is_text, numbers_of
+from online_laplace.tables.kinds import LARGEST_WHOLE, MOST_CATEGORIES
 from online_laplace.tables.notation import Notation, is_number, recognise, share_of_dates
 
 if TYPE_CHECKING:

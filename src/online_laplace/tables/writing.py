@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from online_laplace.errors import InputError, MissingExtraError
+from online_laplace.errors import InputError
 from online_laplace.files.outputs import write_output
+from online_laplace.tables.parquet import write_parquet
 from online_laplace.tables.reading import COMPRESSED, PARQUET, SEPARATORS, kind_of
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def write_frame(frame: pd.DataFrame, path: Path) -> None:
     suffix = ".csv" if path == STDOUT else kind_of(path)
     content = io.BytesIO()
     if suffix in PARQUET:
-        _write_parquet(frame, content)
+        write_parquet(frame, content)
     else:
         # Seventeen digits bring back the very same number.
         frame.to_csv(content, index=False, sep=SEPARATORS[suffix], float_format="%.17g")
@@ -55,31 +55,3 @@ def write_frame(frame: pd.DataFrame, path: Path) -> None:
     # No time of day goes into the file: the same predictions are the same bytes.
     packed = gzip.compress(written, mtime=0) if path.name.lower().endswith(COMPRESSED) else written
     write_output(str(path), path, packed)
-
-
-def _write_parquet(frame: pd.DataFrame, content: io.BytesIO) -> None:
-    from pandas.api.types import pandas_dtype
-
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise MissingExtraError("pyarrow", "tables") from error
-
-    def readable(name: str) -> bool:
-        try:
-            pandas_dtype(name)
-        except (TypeError, NotImplementedError):
-            return False
-        return True
-
-    table = pyarrow.Table.from_pandas(frame, preserve_index=False)
-    # pandas leaves itself the names of its types, and cannot read its own of categories, lists and the like:
-    # without them it takes these columns as the file has them, which is right.
-    metadata = dict(table.schema.metadata)
-    about = json.loads(metadata[b"pandas"])
-    for column in about["columns"]:
-        if not readable(column["numpy_type"]):
-            column["numpy_type"] = "object"
-    metadata[b"pandas"] = json.dumps(about).encode()
-    parquet.write_table(table.replace_schema_metadata(metadata), content)
