@@ -16,7 +16,7 @@ from online_laplace.tables.cells import EMPTY, numbers_of, texts_of
 from online_laplace.tables.kinds import LARGEST_WHOLE, examine
 from online_laplace.tables.notation import Notation
 from online_laplace.tables.problems import refusal, row_count
-from online_laplace.tables.target import booleans, spellings, target_notation
+from online_laplace.tables.target import booleans, gaps_of_target, spellings, target_notation
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,8 +84,9 @@ class Columns:
                 raise InputError("no column is left to predict from: none of them can be used as it is")
         unusable = {one.column for one in kinds.problems}
         gaps = _gaps(used.drop(columns=list(unusable)), missing)
-        if kinds.problems or gaps:
-            raise refusal(kinds.problems, gaps)
+        notation, wrong = target_notation(frame, target, labels, decimal)
+        if kinds.problems or gaps or wrong:
+            raise refusal(kinds.problems, [*gaps, *wrong])
         medians = tuple(float(np.nanmedian(numbers_of(used, *one))) for one in kinds.numeric.items())
         found = tuple(tuple(sorted(set(texts_of(used, name)))) for name in kinds.text)
         remarks += [
@@ -94,8 +95,7 @@ class Columns:
             if used[name].isna().any() and EMPTY in set(used[name])
         ]
         _check_names(list(kinds.numeric), kinds.text, found)
-        notation = target_notation(frame, target, labels, decimal)
-        if notation is not None and not notation.plain:
+        if not notation.plain:
             remarks.append(f"the target {target!r} holds {notation.describe()}")
         columns = cls(
             target,
@@ -106,7 +106,7 @@ class Columns:
             found,
             labels,
             tuple(kinds.numeric.values()),
-            notation or PLAIN,
+            notation,
             tuple(remarks),
         )
         if labels in ("boolean", "whole") and not frame[target].isna().any():
@@ -140,9 +140,8 @@ class Columns:
     def targets(self, frame: pd.DataFrame) -> Any:
         """The target of every row, numbers or labels. Raises InputError."""
         check_column(frame, self.target)
-        gaps = int(frame[self.target].isna().sum())
-        if gaps:
-            raise InputError(f"the target {self.target!r} is missing in {row_count(gaps)}: remove them")
+        if gaps := gaps_of_target(frame, self.target):
+            raise InputError(gaps[0])
         if self.labels == "text":
             return texts_of(frame, self.target).astype(np.str_)
         if self.labels == "boolean":
@@ -204,15 +203,18 @@ def check_column(frame: pd.DataFrame, name: str) -> None:
 
 
 def _check_present(frame: pd.DataFrame, names: Sequence[str]) -> None:
-    """Refuse a table without a column that the model needs, saying which of its own may be meant."""
+    """Refuse a table without columns that the model needs, saying which of its own may be meant."""
     absent = [name for name in names if name not in frame.columns]
     if not absent:
         return
     others = {str(name).strip().casefold(): str(name) for name in frame.columns}
-    alike = others.get(absent[0].strip().casefold())
-    hint = f" (there is {alike!r}: rename it)" if alike is not None else ""
-    more = f", and {len(absent) - 1} more" if len(absent) > 1 else ""
-    raise InputError(f"column {absent[0]!r} is missing{hint}{more}")
+    alike = [repr(others[key]) for name in absent if (key := name.strip().casefold()) in others]
+    there, it = ("there are", "them") if len(alike) > 1 else ("there is", "it")
+    hint = f" ({there} {', '.join(alike)}: rename {it})" if alike else ""
+    listed = ", ".join(map(repr, absent))
+    raise InputError(
+        f"column {listed} is missing{hint}" if len(absent) == 1 else f"columns {listed} are missing{hint}"
+    )
 
 
 def _gaps(frame: pd.DataFrame, missing: str) -> list[str]:

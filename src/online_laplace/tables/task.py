@@ -43,8 +43,13 @@ class Task:
         return f"{self.name}: {self.why}" if self.why else self.name
 
 
-def decide_task(frame: pd.DataFrame, target: str, wanted: str = "auto") -> Task:
-    """What the target is to be predicted as. Raises InputError for a target that cannot be that."""
+def decide_task(
+    frame: pd.DataFrame, target: str, wanted: str = "auto", otherwise: str = "--task regression"
+) -> Task:
+    """What the target is to be predicted as; `otherwise` is what the caller can do where it is no class.
+
+    Raises InputError for a target that cannot be what is wanted.
+    """
     known_name("task", wanted, TASKS)
     check_column(frame, target)
     column = _typed(frame[[target]].dropna(), target)
@@ -55,7 +60,7 @@ def decide_task(frame: pd.DataFrame, target: str, wanted: str = "auto") -> Task:
         if kind == "number":
             raise InputError(
                 f"the target {target!r} holds numbers such as {column.iloc[0]:g}, which are no classes: "
-                "--task regression"
+                f"{otherwise}"
             )
         known = {"count": "whole", "spoilt": "text"}
         return Task(wanted, _checked(column, target, known.get(kind, kind)))
