@@ -80,7 +80,10 @@ def write_json(option: str, path: Path, value: Any) -> None:
 
 
 def outputs(*named: tuple[str, Path | None, Kind]) -> list[Output]:
-    """Those outputs of a command that its call asks for."""
+    """Those outputs of a command that its call asks for. Raises InputError for standard output."""
+    for option, path, _ in named:
+        if path == Path("-"):
+            raise InputError(f"{option} - is for a file: standard output is what `predict --out -` writes to")
     return [Output(option, path, kind) for option, path, kind in named if path is not None]
 
 
@@ -93,8 +96,19 @@ def tables_read(given: Sequence[str]) -> list[Protected]:
 
 def read_tables(given: Sequence[str], *, drop: str, **how: Any) -> list[Table]:
     """The tables of `train` and `select`; remarks on files go to stderr. Raises InputError."""
+    from online_laplace.data.tables import is_path, load_table
     from online_laplace.tables.source import open_tables
     from online_laplace.terminal import tell
+
+    if not any(map(is_path, given)):
+        options = {"target": how["target"], "drop": drop, "drop-unusable": how["drop_unusable"]}
+        options |= {"missing": how["missing"] != "refuse", "decimal": how["decimal"]}
+        if idle := next((option for option, value in options.items() if value), None):
+            embedded = load_table(given[0])
+            raise InputError(
+                f"--{idle} is for files, and {embedded.name} is an embedded table, whose target is "
+                f"{embedded.target!r}: leave it out"
+            )
 
     def on_remark(words: str) -> None:
         tell(f"note: {words}", stderr=True)
