@@ -17,6 +17,9 @@ from online_laplace.errors import InputError
 
 _DOUBLE = ": in such files double quotes enclose a cell, and single ones are part of it"
 
+# So many bytes tell what is no text in UTF-8.
+_HEAD = 4096
+
 
 def read_lines(
     source: Traversable, separator: str = ",", *, as_they_are: bool = False
@@ -44,10 +47,22 @@ def read_lines(
 def _opened(source: Traversable) -> Iterator[IO[bytes]]:
     with source.open("rb") as content:
         if not source.name.lower().endswith(".gz"):
+            _refuse_other_than_text(source.name, content)
             yield content
         else:
             with gzip.GzipFile(fileobj=content) as unpacked:
                 yield cast(IO[bytes], unpacked)
+
+
+def _refuse_other_than_text(name: str, content: IO[bytes]) -> None:
+    """Refuse by its first bytes what would be read as text with senseless cells. Raises InputError."""
+    head = content.read(_HEAD)
+    content.seek(0)
+    if head.startswith(b"\x1f\x8b"):
+        raise InputError(f"it is compressed by gzip: name it {name}.gz")
+    # Every second byte of most texts in UTF-16, also without a byte-order mark.
+    if 4 * head.count(0) > len(head):
+        raise InputError("it holds zero bytes, as text in UTF-16 does: save it as CSV in UTF-8")
 
 
 def read_rows(

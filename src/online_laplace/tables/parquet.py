@@ -26,6 +26,8 @@ def read_parquet(path: Path, how: How) -> pd.DataFrame:
     try:
         metadata = parquet.ParquetFile(path).metadata
         stored = metadata.schema.to_arrow_schema().names
+        if twice := next((name for name in stored if stored.count(name) > 1), None):
+            raise InputError(f"two of its columns are called {twice!r}: rename one of them")
         chosen = how.choose(Shape(tuple(stored), metadata.num_rows))
         frame = parquet.read_table(path).to_pandas()
     except (pyarrow.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
