@@ -57,9 +57,13 @@ def numbers_of(frame: pd.DataFrame, name: str, notation: Notation, *, finite: bo
         values[there] = notation.read_all(column[there].astype(object).tolist())
     wrong = np.flatnonzero(np.isnan(values) & there)
     if len(wrong):
-        words = "" if notation.plain else f", such as the {notation.describe()} that it was fitted to"
         cell = column.iloc[wrong[0]]
-        raise InputError(f"column {name!r}, row {wrong[0] + 1}: {cell!r} is not a number{words}")
+        what = "is not a number" if notation.plain else f"is not one of the {notation.describe()}"
+        if notation.suffix and isinstance(cell, str) and not np.isnan(notation.read(cell + notation.suffix)):
+            what = f"has no unit: write {cell.strip() + notation.suffix!r} as in the rows that were fitted"
+        elif not notation.plain:
+            what += " that were fitted"
+        raise InputError(f"column {name!r}, row {wrong[0] + 1}: {cell!r} {what}")
     endless = np.flatnonzero(np.isinf(values))
     if finite and len(endless):
         raise InputError(f"column {name!r}, row {endless[0] + 1}: the value is infinite")

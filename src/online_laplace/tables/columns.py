@@ -94,9 +94,15 @@ class Columns:
             for name in kinds.text
             if used[name].isna().any() and EMPTY in set(used[name])
         ]
+        remarks += [
+            f"column {name!r} holds {categories[0]!r} in every row: nothing can be learnt from it"
+            for name, categories in zip(kinds.text, found, strict=True)
+            if len(categories) == 1
+        ]
         _check_names(list(kinds.numeric), kinds.text, found)
         if not notation.plain:
-            remarks.append(f"the target {target!r} holds {notation.describe()}")
+            described = notation.describe(frame[target].dropna().astype(str))
+            remarks.append(f"the target {target!r} holds {described}")
         columns = cls(
             target,
             missing,

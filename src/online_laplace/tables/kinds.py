@@ -37,6 +37,9 @@ FEW_CODES = 10
 # A float64 holds every whole number up to here, and not every one beyond.
 LARGEST_WHOLE = 2**53
 
+# What to do where ? or - or none among numbers stands for nothing.
+GAP = "a cell without a value is left empty"
+
 
 @dataclass
 class Kinds:
@@ -66,13 +69,18 @@ def examine(frame: pd.DataFrame, decimal: str | None = None) -> Kinds:
             if problem := _too_many(frame, name):
                 kinds.problems.append(problem)
             elif name in texts and (word := _word_among_numbers(texts[name])):
-                kinds.remarks.append(f"column {name!r} holds numbers but also {word!r}: taken as categories")
+                gap = "" if any(map(str.isalnum, word)) and word.casefold() != "none" else f" ({GAP})"
+                kinds.remarks.append(
+                    f"column {name!r} holds numbers but also {word!r}: taken as categories{gap}"
+                )
         elif problem := _extreme(frame, name, found):
             kinds.problems.append(problem)
         else:
             kinds.numeric[name] = found
             if name in texts and not found.plain and not all(map(is_number, texts[name])):
-                kinds.remarks.append(f"column {name!r} holds {found.describe()}, such as {texts[name][0]!r}")
+                kinds.remarks.append(
+                    f"column {name!r} holds {found.describe(texts[name])}, such as {texts[name][0]!r}"
+                )
     return kinds
 
 
@@ -137,7 +145,7 @@ def _kind_of_texts(
     if len(texts) <= min(FEW_CODES, len(frame) / 2):
         return None
     if np.mean(plain) > 0.5:
-        return Problem(name, f"holds numbers but also {texts[plain.index(False)]!r}", "mend that")
+        return Problem(name, f"holds numbers but also {texts[plain.index(False)]!r}", f"mend that ({GAP})")
     if all(map(is_nearly_number, texts)):
         one, other = _unlike(texts)
         what = f"holds numbers that are not all written in one known way, such as {one!r} and {other!r}"
