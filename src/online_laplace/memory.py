@@ -126,10 +126,12 @@ def check_size(
     # A larger J may need less memory, because it does not stay: what fits is looked for from above.
     fitting = next((n for n in _round_numbers_below(rows) if needed(n) <= SHARE_OF_MEMORY * available), 0)
     advice = f"use a random sample of at most {fitting:,} rows, " if fitting >= 2 else "use "
+    usable = size_in_words(SHARE_OF_MEMORY * available)
     raise InputError(
         f"{rows:,} rows are too many for the exact method: {members} network{'s' if members > 1 else ''} of "
-        f"{weights:,} weights would need about {size_in_words(needed(rows))} of memory, and there are "
-        f"{size_in_words(available)}. {_what_is_large(rows * outputs, weights, members)}, so {advice}fewer "
+        f"{weights:,} weights would need about {size_in_words(needed(rows))} of memory, and of the "
+        f"{size_in_words(available)} there are it may use {usable}. "
+        f"{_what_is_large(rows * outputs, weights, members)}, so {advice}fewer "
         "columns, fewer hidden units or fewer members; data that must be taken whole need a method that "
         "works in mini-batches"
     )

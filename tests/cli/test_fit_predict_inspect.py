@@ -225,7 +225,7 @@ BAD_PREDICTIONS = {
     "model": (["nowhere", "houses.csv", "--out", "p.csv"], "nowhere: no such folder"),
     "kind": (["model", "houses.csv", "--out", "p.xlsx"], "name it .csv, .tsv or .parquet"),
     "coverage": (["model", "houses.csv", "--out", "p.csv", "--coverage", "90"], "between 0 and 1, not at 90"),
-    "columns": (["model", "other.csv", "--out", "p.csv"], "column 'area' is missing, and 1 more"),
+    "columns": (["model", "other.csv", "--out", "p.csv"], "columns 'area', 'rooms' are missing"),
     "folder": (["model", "houses.csv", "--out", "model"], "is a folder: name a file"),
     "own input": (["model", "houses.csv", "--out", "./houses.csv"], "is the table to predict for"),
     "no such folder": (["model", "houses.csv", "--out", "no/p.csv"], "--out no/p.csv cannot be written"),

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -98,6 +99,38 @@ def test_a_file_of_the_user_is_trained_on(command, tmp_path):
     table.write_text("a,b,target\n" + "\n".join(rows) + "\n")
     code, out, _ = command("train", str(table), *QUICK)
     assert code == 0 and "mine" in out
+
+
+def test_files_that_share_a_name_are_told_apart(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{i},{i * i % 7},{(i * 3) % 11}\n" for i in range(30)]
+    files = ["p1/s.csv", "p2/s.csv", "yacht.csv", "other.csv"]
+    for i, file in enumerate(files):
+        Path(file).parent.mkdir(exist_ok=True)
+        Path(file).write_text("a,b,y\n" + "".join(rows[i:]))
+    code, out, err = command("train", *files, "yacht", "--json", "r.json", *QUICK)
+    assert code == 0, err
+    names = [result["table"] for result in json.loads(Path("r.json").read_text())]
+    assert list(dict.fromkeys(names)) == ["p1/s.csv", "p2/s.csv", "yacht.csv", "other", "yacht"]
+    assert "certificate of p1/s.csv ol, the worst of 2" in out
+
+
+TWICE = {
+    "embedded": (["yacht", "yacht"], "the table 'yacht' is given twice: name each only once"),
+    "by another path": (["t.csv", "./t.csv"], "t.csv and ./t.csv are the same file: name it only once"),
+    "by a link": (["t.csv", "link.csv"], "t.csv and link.csv are the same file"),
+    "procedure": (["yacht", "--procedure", "ol,lm,ol"], "name each procedure only once; got ol, lm, ol"),
+}
+
+
+@pytest.mark.parametrize("case", TWICE)
+def test_what_is_named_twice_is_refused_and_counts_as_no_more_splits(case, command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text("a,y\n" + "".join(f"{i},{i * i % 7}\n" for i in range(30)))
+    os.symlink("t.csv", "link.csv")
+    arguments, message = TWICE[case]
+    code, out, err = command("train", *arguments, *QUICK)
+    assert code == 2 and out == "" and message in err
 
 
 def test_the_seed_repeats_a_run(command, tmp_path):

@@ -35,7 +35,7 @@ CAUSES = {
         "column 'x3' is -999 in 5 rows, far from all others",
     ),
     "few values": (X, np.round(Y), "different values: if they are classes"),
-    "constant": (with_column(np.full(200, 7.0)), Y, "column 'x3' has the same value in every row"),
+    "constant": (with_column(np.full(200, 7.0)), Y, "column 'x3' has no two different values: nothing"),
     "row numbers": (
         with_column(RANDOM.permutation(250)[:200]),
         Y,

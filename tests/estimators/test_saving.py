@@ -39,6 +39,14 @@ def test_a_loaded_model_predicts_bit_by_bit_the_same(fitted, kept, rows):
         np.testing.assert_array_equal(ours, theirs)
 
 
+def test_the_same_model_is_the_same_bytes(fitted, tmp_path):
+    kinds = set()
+    for i in range(12):
+        fitted.save(tmp_path / str(i))
+        kinds.add(tuple(path.read_bytes() for path in sorted((tmp_path / str(i)).iterdir())))
+    assert len(kinds) == 1
+
+
 @pytest.mark.parametrize("changes", [{"prior": "ard"}, {"optimiser": "adam"}, {"procedure": "lm"}])
 def test_every_fitted_attribute_comes_back(changes, rows, tmp_path):
     X = pd.DataFrame(rows[0], columns=["a", "b", "c"])

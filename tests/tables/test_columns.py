@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from online_laplace.errors import InputError
+from online_laplace.tables.cells import EMPTY
 from online_laplace.tables.columns import Columns
-from online_laplace.tables.kinds import EMPTY
 
 FRAME = pd.DataFrame(
     {
@@ -91,8 +91,11 @@ def test_columns_that_cannot_be_used_are_refused_by_name(case):
 
 def test_a_new_table_must_have_the_columns_and_their_kinds():
     columns = Columns.learn(FRAME, "price", missing="impute")
-    with pytest.raises(InputError, match="column 'size' is missing, and 1 more"):
+    with pytest.raises(InputError, match=r"columns 'size', 'town' are missing$"):
         columns.features(FRAME[["sold"]])
+    renamed = FRAME.rename(columns={"size": "Size", "town": "TOWN "})
+    with pytest.raises(InputError, match=r"are missing \(there are 'Size', 'TOWN ': rename them\)"):
+        columns.features(renamed)
     with pytest.raises(InputError, match="column 'size', row 2: 'big' is not a number"):
         columns.features(FRAME.assign(size=["1", "big", "2", "3"]))
     with pytest.raises(InputError, match="column 'size', row 1: the value is infinite"):
@@ -107,3 +110,23 @@ def test_a_text_that_stands_for_empty_cells_is_remarked_on():
     )
     (remark,) = Columns.learn(frame, "y", missing="impute").remarks
     assert remark == "column 'c' has empty cells and the text '(missing)': taken as one category"
+
+
+def test_what_is_wrong_with_the_target_is_named_with_all_the_rest():
+    frame = pd.DataFrame({"x": ["1", "2", None], "when": "2024-01-01", "y": ["1,5", "many", None]})
+    with pytest.raises(InputError) as caught:
+        Columns.learn(frame, "y")
+    for words in (
+        "column 'when' holds dates",
+        "values are missing in column 'x' (1 row)",
+        "the target 'y' is missing in 1 row: remove them",
+        "column 'y', row 1: '1,5' is not a number: mend that, or take its values as classes with fit --task",
+    ):
+        assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("cells", [["u", "v", "u", "v"], [1, 2, 3, "n"], ["1", "2", "3", "n"]])
+def test_a_target_of_words_is_refused_with_the_task_that_takes_them(cells):
+    with pytest.raises(InputError, match=r"is not a number: mend that, or .* fit --task classification"):
+        Columns.learn(FRAME.assign(price=cells), "price", missing="impute")
+    assert Columns.learn(FRAME.assign(price=cells), "price", missing="impute", labels="text").labels == "text"

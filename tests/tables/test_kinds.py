@@ -54,9 +54,15 @@ def test_numbers_as_people_write_them_are_numbers(tmp_path):
     again = Columns.from_json(columns.to_json())
     assert again == columns
     with pytest.raises(
-        InputError, match=r"column 'rate', row 1: '5' is not a number, such as the .* unit '%'"
+        InputError, match=r"column 'rate', row 1: '5' has no unit: write '5%' as in the rows that were fitted"
     ):
         again.features(frame.assign(rate="5"))
+    with pytest.raises(
+        InputError, match=r"'5 kg' is not one of the numbers with the unit 'm²' that were fitted"
+    ):
+        again.features(frame.assign(size="5 kg"))
+    plain = again.features(frame.assign(size="5", price="1000000.5"))
+    assert (plain["size"] == 5).all() and (plain["price"] == 1_000_000.5).all()
 
 
 def test_a_target_with_units_is_one_of_numbers(tmp_path):
@@ -157,3 +163,21 @@ def test_a_name_in_other_capitals_is_recognised_and_named():
     columns = Columns.learn(frame, "y")
     with pytest.raises(InputError, match=r"column 'Area' is missing \(there is 'area': rename it\)"):
         columns.features(frame.rename(columns={"Area": "area"}))
+
+
+def test_remarks_say_what_is_there(tmp_path):
+    frame = table(
+        tmp_path, price=["5.166.900", "1.200.000"], town=["a"], room=["1", "2", "?"], x=["7", *[""] * 39]
+    )
+    columns = Columns.learn(frame, "y", missing="impute")
+    assert set(columns.remarks) == {
+        "column 'price' holds numbers with dots between thousands, such as '5.166.900'",
+        "column 'town' holds 'a' in every row: nothing can be learnt from it",
+        "column 'room' holds numbers but also '?': taken as categories "
+        "(a cell without a value is left empty)",
+    }
+    many = table(tmp_path, room=[*map(str, range(30)), "none"], x=[1, 2])
+    with pytest.raises(
+        InputError, match=r"also 'none': mend that \(a cell without a value is left empty\), or"
+    ):
+        Columns.learn(many, "y")

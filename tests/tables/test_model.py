@@ -80,3 +80,13 @@ def test_the_deviation_of_counts_is_told_and_prices_are_not_taken_for_counts():
     assert decide_task(frame.assign(y=1000 * frame.y), "y").hint == ""
     regressor = OnlineLaplaceRegressor(hidden=2, members=1, max_steps=3, likelihood="poisson", random_state=0)
     assert learnt(TableModel.fit(frame, "y", regressor))["target_std"] == pytest.approx(frame.y.std(ddof=0))
+
+
+def test_every_quantile_has_a_column_with_all_its_digits():
+    frame = grouped([20]).drop(columns="g")
+    regressor = OnlineLaplaceRegressor(hidden=2, members=1, max_steps=3, random_state=0)
+    close = [0.1234567, 0.12345671, 0.9999999, 0.99999999, 0.05]
+    predicted = TableModel.fit(frame, "y", regressor).predict(frame, quantiles=close)
+    asked = predicted.filter(regex="^q")
+    assert [float(name.removeprefix("q")) for name in asked] == close and "q0.05" in asked
+    assert (asked["q0.99999999"] > asked["q0.9999999"]).all()

@@ -67,8 +67,17 @@ def test_a_comma_that_can_be_either_is_asked_about_unless_the_file_tells():
 
 def test_a_notation_refuses_numbers_that_are_written_in_another_way():
     kilograms, commas = recognise(["12 kg"]), recognise(["1,5"])
-    for notation, text in ((kilograms, "12"), (kilograms, "12 g"), (commas, "1.5"), (Notation(), "12 kg")):
+    shares, dotted = recognise(["12%"]), recognise(["1.234.567 €"])
+    for notation, text in (
+        (shares, "12"),
+        (dotted, "12.345"),
+        (kilograms, "12 g"),
+        (commas, "1.5"),
+        (Notation(), "12 kg"),
+    ):
         assert np.isnan(notation.read(text))
+    assert kilograms.read("12") == 12 and dotted.read("12345") == 12345
+    assert recognise(["$85,067"], ".").read("1234.5") == 1234.5
 
 
 @given(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from online_laplace.errors import InputError
 from online_laplace.tables.reading import read_frame
@@ -69,6 +73,12 @@ BAD_FILES = {
     "single quotes": (b"'a','b'\n'1','2'\n", "such as 'a': in such files double quotes enclose a cell"),
     "a comma in them": (b"a,b\n'x, y',2\n", "begin with a single quote: in such files double quotes"),
     "for Excel": (b"sep=,\na,b\n1,2\n", "the first line, 'sep=,', is for Excel alone: remove it"),
+    "UTF-16": (
+        "a,b\n1,2\n".encode("utf-16-le"),
+        "zero bytes, as text in UTF-16 does: save it as CSV in UTF-8",
+    ),
+    "UTF-16 with a mark": ("a,b\n1,2\n".encode("utf-16"), "save it as CSV in UTF-8"),
+    "gzip": (gzip.compress(b"a,b\n1,2\n"), "it is compressed by gzip: name it bad.csv.gz"),
     "latin": ("a,b\nå,2\n".encode("latin-1"), "save it as CSV in UTF-8"),
 }
 
@@ -176,3 +186,10 @@ def test_formulas_that_nothing_has_worked_out_are_named(tmp_path):
     book.save(tmp_path / "t.xlsx")
     with pytest.raises(InputError, match="column 'y' holds formulas, and the file does not hold what they"):
         read_frame(tmp_path / "t.xlsx")
+
+
+def test_a_parquet_file_with_a_name_twice_is_refused_by_that_name(tmp_path):
+    table = pa.Table.from_arrays([pa.array([1.0, 2.0])] * 3, names=["a", "b", "a"])
+    parquet.write_table(table, tmp_path / "t.parquet")
+    with pytest.raises(InputError, match="two of its columns are called 'a': rename one of them"):
+        read_frame(tmp_path / "t.parquet")

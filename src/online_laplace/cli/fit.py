@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -20,6 +20,7 @@ from online_laplace.cli.options import (
     widths,
     write_json,
 )
+from online_laplace.cli.settings import check_options, estimator_of, told
 from online_laplace.errors import InputError, known_name
 
 
@@ -113,26 +114,31 @@ def fit(
     if not 0 <= seed < 2**32:
         raise InputError(f"--seed must be between 0 and 2**32 - 1, not {seed}")
     known_name("task", task, TASKS)
-    shared = {
-        "preset": preset,
-        "time_limit": time_limit,
+    network = {
+        "hidden": None if hidden is None else widths(hidden),
         "activation": activation,
+        "prior": prior,
         "procedure": procedure,
         "optimiser": optimiser,
-        "prior": prior,
         "members": members,
+    }
+    check_options(network, steps, time_limit)
+    shared = {
+        **network,
+        "max_steps": steps,
+        "preset": preset,
+        "time_limit": time_limit,
         "random_state": seed,
         "device": device,
         "verbose": not quiet,
     }
-    given = {"hidden": None if hidden is None else widths(hidden), "max_steps": steps}
     of_numbers = {"likelihood": likelihood, "noise": noise, "resolution": resolution}
     of_classes = {"predictive": predictive}
     # Which it will be is known once the table is read; what cannot be set is refused before that.
     candidates = {
-        name: _estimator(name, shared, given, of_numbers, of_classes)
+        name: estimator_of(name, shared, of_numbers, of_classes)
         for name in (("regression", "classification") if task == "auto" else (task,))
-        if task != "auto" or not (_told(of_numbers) if name == "classification" else _told(of_classes))
+        if task != "auto" or not (told(of_numbers) if name == "classification" else told(of_classes))
     }
     if not candidates:
         raise InputError("options of numbers and of classes do not go together")
@@ -159,7 +165,9 @@ def fit(
     frame = read_frame(data, sample=rows, seed=seed, check_size=check_size, on_remark=remarks.append)
     wanted = task if len(candidates) > 1 else next(iter(candidates))
     try:
-        decided = decide_task(frame, target, wanted)
+        # With --task regression an option of classes would be refused.
+        otherwise = f"leave --{options[0]} out" if (options := told(of_classes)) else "--task regression"
+        decided = decide_task(frame, target, wanted, otherwise)
     except InputError as error:
         # Such as that only the first sheet was read, which may be why.
         raise InputError("; ".join([str(error), *remarks])) from error
@@ -203,36 +211,3 @@ def fit(
     tell(f"saved in {out}")
     if json_file is not None:
         write_json("--json", json_file, {**found, "assessment": scores})
-
-
-def _told(options: dict[str, Any]) -> list[str]:
-    """The names of those options that the call has."""
-    return [name for name, value in options.items() if value is not None]
-
-
-def _estimator(
-    task: str,
-    shared: dict[str, Any],
-    given: dict[str, Any],
-    of_numbers: dict[str, Any],
-    of_classes: dict[str, Any],
-) -> Any:
-    """The estimator of a task, its settings checked. Raises InputError."""
-    from online_laplace.estimators import OnlineLaplaceClassifier, OnlineLaplaceRegressor
-    from online_laplace.likelihood import KINDS
-
-    classes = task == "classification"
-    other, own = (of_numbers, of_classes) if classes else (of_classes, dict(of_numbers))
-    if wrong := _told(other):
-        raise InputError(f"--{wrong[0]} is not for {'classes' if classes else 'numbers'}: leave it out")
-    if task == "counts":
-        if own["likelihood"] not in (None, "poisson"):
-            raise InputError(f"--task counts has the likelihood poisson, not {own['likelihood']}")
-        if "Poisson" not in KINDS:
-            raise InputError("--task counts needs the Poisson likelihood, which this version does not have")
-        own["likelihood"] = "poisson"
-    kind = OnlineLaplaceClassifier if classes else OnlineLaplaceRegressor
-    told = {name: value for name, value in {**given, **own}.items() if value is not None}
-    estimator = kind(**shared, **told)
-    estimator.check_settings()
-    return estimator

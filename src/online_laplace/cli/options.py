@@ -37,8 +37,13 @@ Target = Annotated[str | None, typer.Option(help="The column to predict, in file
 
 
 def names(text: str) -> list[str]:
-    """Read `ol,lm` as ["ol", "lm"]; a name with a comma in it stands in double quotes."""
-    parts = next(csv.reader([text], skipinitialspace=True), [])
+    """Read `ol,lm` as ["ol", "lm"]; a name with a comma in it stands in double quotes.
+
+    A name that a spreadsheet has broken into lines is one name, as it is in a header.
+    """
+    from online_laplace.data.delimited import on_one_line
+
+    parts = next(csv.reader([on_one_line(text)], skipinitialspace=True), [])
     return [part.strip() for part in parts if part.strip()]
 
 
@@ -75,7 +80,10 @@ def write_json(option: str, path: Path, value: Any) -> None:
 
 
 def outputs(*named: tuple[str, Path | None, Kind]) -> list[Output]:
-    """Those outputs of a command that its call asks for."""
+    """Those outputs of a command that its call asks for. Raises InputError for standard output."""
+    for option, path, _ in named:
+        if path == Path("-"):
+            raise InputError(f"{option} - is for a file: standard output is what `predict --out -` writes to")
     return [Output(option, path, kind) for option, path, kind in named if path is not None]
 
 
@@ -88,13 +96,24 @@ def tables_read(given: Sequence[str]) -> list[Protected]:
 
 def read_tables(given: Sequence[str], *, drop: str, **how: Any) -> list[Table]:
     """The tables of `train` and `select`; remarks on files go to stderr. Raises InputError."""
-    from online_laplace.tables.source import open_table
+    from online_laplace.data.tables import is_path, load_table
+    from online_laplace.tables.source import open_tables
     from online_laplace.terminal import tell
+
+    if not any(map(is_path, given)):
+        options = {"target": how["target"], "drop": drop, "drop-unusable": how["drop_unusable"]}
+        options |= {"missing": how["missing"] != "refuse", "decimal": how["decimal"]}
+        if idle := next((option for option, value in options.items() if value), None):
+            embedded = load_table(given[0])
+            raise InputError(
+                f"--{idle} is for files, and {embedded.name} is an embedded table, whose target is "
+                f"{embedded.target!r}: leave it out"
+            )
 
     def on_remark(words: str) -> None:
         tell(f"note: {words}", stderr=True)
 
-    return [open_table(one, drop=names(drop), on_remark=on_remark, **how) for one in given]
+    return open_tables(given, drop=names(drop), on_remark=on_remark, **how)
 
 
 def model_read(folder: Path) -> list[Protected]:

@@ -9,6 +9,8 @@ import typer
 
 from online_laplace.cli.options import Force
 
+DEFAULT_COVERAGE = 0.9
+
 
 def predict(
     folder: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder that `fit` wrote.")],
@@ -25,8 +27,12 @@ def predict(
         str, typer.Option(help="Columns of the table to write before the predictions; comma-separated.")
     ] = "",
     coverage: Annotated[
-        float, typer.Option(help="The probability that lower and upper enclose a new observation (numbers).")
-    ] = 0.9,
+        float | None,
+        typer.Option(
+            help="The probability that lower and upper enclose a new observation (numbers). "
+            f"[default: {DEFAULT_COVERAGE:g}]"
+        ),
+    ] = None,
     quantiles: Annotated[
         str, typer.Option(help="Quantiles to write as well (numbers), such as 0.05,0.5,0.95.")
     ] = "",
@@ -52,7 +58,7 @@ def predict(
     from online_laplace.tables.writing import STDOUT, check_kind, write_frame
     from online_laplace.terminal import tell
 
-    if not 0 < coverage < 1:
+    if coverage is not None and not 0 < coverage < 1:
         raise InputError(f"--coverage lies between 0 and 1, not at {coverage:g}")
     asked = levels(quantiles)
     check_kind(out)
@@ -67,8 +73,12 @@ def predict(
         tell(f"note: {text}", stderr=True)
 
     model = TableModel.load(folder)
+    classes = model.columns.labels is not None
+    if classes and coverage is not None:
+        raise InputError("--coverage is of numbers, and this model predicts classes: leave it out")
+    share = DEFAULT_COVERAGE if coverage is None else coverage
     frame = read_frame(data, on_remark=note, fewest=1)
-    predictions = model.predict(frame, coverage, asked)
+    predictions = model.predict(frame, share, asked)
     check_kept(names(keep), frame, list(predictions.columns))
     kept = read_kept(data, names(keep), len(frame))
     unseen = model.columns.unseen(frame)
@@ -92,11 +102,8 @@ def predict(
     for name, text in score_lines(scores) if scores is not None else ():
         tell(f"{name}: {text}", stderr=piped)
     if json_file is not None:
-        classes = model.columns.labels is not None
         told = (
-            {"classes": model.columns.written(model.estimator.classes_)}
-            if classes
-            else {"coverage": coverage}
+            {"classes": model.columns.written(model.estimator.classes_)} if classes else {"coverage": share}
         )
         summary = {
             "rows": len(predictions),

@@ -40,7 +40,8 @@ def cautions(X: Floats, y: Floats | None, names: Sequence[str], numeric: int | N
     constant = [name for name, column in zip(known, numbers.T, strict=True) if column.min() == column.max()]
     if constant:
         found.append(
-            f"{_columns(constant)} the same value in every row: nothing can be learnt from it",
+            # Not in every row: gaps may have been filled in.
+            f"{_columns(constant)} no two different values: nothing can be learnt from it",
         )
     counting = [name for name, column in zip(known, numbers.T, strict=True) if _numbers_rows(column)]
     if counting:

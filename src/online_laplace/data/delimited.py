@@ -17,6 +17,9 @@ from online_laplace.errors import InputError
 
 _DOUBLE = ": in such files double quotes enclose a cell, and single ones are part of it"
 
+# So many bytes tell what is no text in UTF-8.
+_HEAD = 4096
+
 
 def read_lines(
     source: Traversable, separator: str = ",", *, as_they_are: bool = False
@@ -44,10 +47,22 @@ def read_lines(
 def _opened(source: Traversable) -> Iterator[IO[bytes]]:
     with source.open("rb") as content:
         if not source.name.lower().endswith(".gz"):
+            _refuse_other_than_text(source.name, content)
             yield content
         else:
             with gzip.GzipFile(fileobj=content) as unpacked:
                 yield cast(IO[bytes], unpacked)
+
+
+def _refuse_other_than_text(name: str, content: IO[bytes]) -> None:
+    """Refuse by its first bytes what would be read as text with senseless cells. Raises InputError."""
+    head = content.read(_HEAD)
+    content.seek(0)
+    if head.startswith(b"\x1f\x8b"):
+        raise InputError(f"it is compressed by gzip: name it {name}.gz")
+    # Every second byte of most texts in UTF-16, also without a byte-order mark.
+    if 4 * head.count(0) > len(head):
+        raise InputError("it holds zero bytes, as text in UTF-16 does: save it as CSV in UTF-8")
 
 
 def read_rows(
@@ -91,8 +106,8 @@ def column_names(cells: Sequence[str], fewest: int = 2) -> list[str]:
 
     Raises InputError where they cannot tell columns apart, or there are fewer than `fewest`.
     """
-    # A spreadsheet breaks long names into lines; what else controls a terminal is no part of a name.
-    joined = [re.sub(r"[\t\r\n\v\f]+", " ", cell).strip() for cell in cells]
+    # What controls a terminal is no part of a name.
+    joined = [on_one_line(cell) for cell in cells]
     names = [name if name and not _controls(name) else f"column {j}" for j, name in enumerate(joined, 1)]
     if len(names) < fewest:
         raise InputError(
@@ -105,6 +120,11 @@ def column_names(cells: Sequence[str], fewest: int = 2) -> list[str]:
     if all(number(name) is not None for name in names):
         raise InputError("there is no header: the first line holds only numbers, not column names")
     return names
+
+
+def on_one_line(name: str) -> str:
+    """A name as columns have it here: a spreadsheet breaks long ones into lines."""
+    return re.sub(r"[\t\r\n\v\f]+", " ", name).strip()
 
 
 def _controls(name: str) -> bool:

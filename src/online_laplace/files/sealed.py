@@ -49,7 +49,17 @@ def arrays_to_bytes(arrays: Mapping[str, Tensor], about: Mapping[str, Any]) -> b
     held = {name: array.detach().cpu().contiguous().clone() for name, array in arrays.items()}
     words = canonical(about)
     metadata = {"about": words, "digest": _arrays_digest(held, words)}
-    return save(held, metadata)
+    return _in_order(save(held, metadata))
+
+
+def _in_order(content: bytes) -> bytes:
+    """The same file with its metadata by name: safetensors writes them in an order that chance decides."""
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    words = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    words += b" " * (-len(words) % 8)  # the arrays begin at a multiple of eight, as they did
+    return b"".join([len(words).to_bytes(8, "little"), words, memoryview(content)[8 + length :]])
 
 
 def read_arrays(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -177,4 +177,9 @@ def _value(name: str, text: str, current: object) -> object:
         return float(value)
     if isinstance(current, int | None) and isinstance(value, int):
         return value
-    raise InputError(f"setting {name} cannot be {text!r}; it is now {current!r}")
+    if isinstance(current, tuple):
+        takes = "whole numbers such as 50 or [50,50]"
+    else:
+        takes = "a number" if isinstance(current, float) else "a whole number"
+    now = "" if current is None else f", and is now {json.dumps(current)}"
+    raise InputError(f"setting {name} cannot be {text!r}: it takes {takes}{now}")

@@ -40,7 +40,10 @@ class Training:
 
 
 def trainings(choices: Sequence[str], given: Mapping[str, Any]) -> list[Training]:
-    """What each of `choices` means. A setting that none of them has a use for is refused."""
+    """What each of `choices` means. A choice made twice, or a setting without a use, is refused."""
+    if len(set(choices)) < len(choices):
+        # Its results would count as those of further splits.
+        raise InputError(f"name each procedure only once; got {', '.join(choices)}")
     ways = [training(choice, given) for choice in choices]
     for name in ONLINE_ONLY:
         if name in given and not any(way.procedure in MEANS for way in ways):

@@ -12,18 +12,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from online_laplace.errors import InputError, known_name
 from online_laplace.files.sealed import DamagedFileError
-from online_laplace.tables.kinds import (
-    EMPTY,
-    LARGEST_WHOLE,
-    different_texts,
-    examine,
-    is_text,
-    numbers_of,
-    refusal,
-    row_count,
-    texts_of,
-)
-from online_laplace.tables.notation import ENOUGH, Ambiguous, Notation, contradicting, decimal_of, recognise
+from online_laplace.tables.cells import EMPTY, numbers_of, texts_of
+from online_laplace.tables.kinds import LARGEST_WHOLE, examine
+from online_laplace.tables.notation import Notation
+from online_laplace.tables.problems import refusal, row_count
+from online_laplace.tables.target import booleans, gaps_of_target, spellings, target_notation
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,8 +84,9 @@ class Columns:
                 raise InputError("no column is left to predict from: none of them can be used as it is")
         unusable = {one.column for one in kinds.problems}
         gaps = _gaps(used.drop(columns=list(unusable)), missing)
-        if kinds.problems or gaps:
-            raise refusal(kinds.problems, gaps)
+        notation, wrong = target_notation(frame, target, labels, decimal)
+        if kinds.problems or gaps or wrong:
+            raise refusal(kinds.problems, [*gaps, *wrong])
         medians = tuple(float(np.nanmedian(numbers_of(used, *one))) for one in kinds.numeric.items())
         found = tuple(tuple(sorted(set(texts_of(used, name)))) for name in kinds.text)
         remarks += [
@@ -100,10 +94,15 @@ class Columns:
             for name in kinds.text
             if used[name].isna().any() and EMPTY in set(used[name])
         ]
+        remarks += [
+            f"column {name!r} holds {categories[0]!r} in every row: nothing can be learnt from it"
+            for name, categories in zip(kinds.text, found, strict=True)
+            if len(categories) == 1
+        ]
         _check_names(list(kinds.numeric), kinds.text, found)
-        notation = _target_notation(frame, target, labels, decimal)
-        if notation is not None and not notation.plain:
-            remarks.append(f"the target {target!r} holds {notation.describe()}")
+        if not notation.plain:
+            described = notation.describe(frame[target].dropna().astype(str))
+            remarks.append(f"the target {target!r} holds {described}")
         columns = cls(
             target,
             missing,
@@ -113,10 +112,12 @@ class Columns:
             found,
             labels,
             tuple(kinds.numeric.values()),
-            notation or PLAIN,
+            notation,
             tuple(remarks),
         )
-        return replace(columns, spellings=_spellings(frame, columns))
+        if labels in ("boolean", "whole") and not frame[target].isna().any():
+            columns = replace(columns, spellings=spellings(frame[target], columns.targets(frame)))
+        return columns
 
     @property
     def names(self) -> list[str]:
@@ -145,13 +146,12 @@ class Columns:
     def targets(self, frame: pd.DataFrame) -> Any:
         """The target of every row, numbers or labels. Raises InputError."""
         check_column(frame, self.target)
-        gaps = int(frame[self.target].isna().sum())
-        if gaps:
-            raise InputError(f"the target {self.target!r} is missing in {row_count(gaps)}: remove them")
+        if gaps := gaps_of_target(frame, self.target):
+            raise InputError(gaps[0])
         if self.labels == "text":
             return texts_of(frame, self.target).astype(np.str_)
         if self.labels == "boolean":
-            return _booleans(frame, self.target)
+            return booleans(frame, self.target)
         values = numbers_of(frame, self.target, self.target_notation)
         if self.labels is None:
             return values
@@ -203,54 +203,24 @@ class Columns:
         return found
 
 
-def _spellings(frame: pd.DataFrame, columns: Columns) -> tuple[tuple[str, str], ...]:
-    """How the target's texts write each class; none where that is Python's way, or not always the same."""
-    if columns.labels not in ("boolean", "whole") or not is_text(frame[columns.target]):
-        return ()
-    if frame[columns.target].isna().any():
-        return ()  # which is refused elsewhere, by name
-    texts = [text.strip() for text in frame[columns.target]]
-    pairs = dict.fromkeys(zip(map(str, columns.targets(frame).tolist()), texts, strict=True))
-    plain = all(one == other for one, other in pairs)
-    return () if plain or len({one for one, _ in pairs}) < len(pairs) else tuple(pairs)
-
-
 def check_column(frame: pd.DataFrame, name: str) -> None:
     """Refuse a column that is not there; columns are many and short, and half alike is not alike."""
     known_name("column", name, [str(column) for column in frame.columns], alike=0.7)
 
 
 def _check_present(frame: pd.DataFrame, names: Sequence[str]) -> None:
-    """Refuse a table without a column that the model needs, saying which of its own may be meant."""
+    """Refuse a table without columns that the model needs, saying which of its own may be meant."""
     absent = [name for name in names if name not in frame.columns]
     if not absent:
         return
     others = {str(name).strip().casefold(): str(name) for name in frame.columns}
-    alike = others.get(absent[0].strip().casefold())
-    hint = f" (there is {alike!r}: rename it)" if alike is not None else ""
-    more = f", and {len(absent) - 1} more" if len(absent) > 1 else ""
-    raise InputError(f"column {absent[0]!r} is missing{hint}{more}")
-
-
-def _target_notation(
-    frame: pd.DataFrame, target: str, labels: str | None, decimal: str | None
-) -> Notation | None:
-    """How the numbers of the target are written; None for classes. Raises InputError."""
-    if labels in ("text", "boolean") or not is_text(frame[target]):
-        return None
-    texts = different_texts(frame, target)
-    some = frame.head(ENOUGH)
-    others = (different_texts(some, name) for name in frame if is_text(some[name]))
-    found = recognise(texts, decimal or decimal_of(others))
-    if isinstance(found, Ambiguous):
-        what = f"holds {found.example!r}, in which the comma may stand before decimals or between thousands"
-        raise InputError(f"the target {target!r} {what}: say which with --decimal , or --decimal .")
-    if found is not None and decimal and (other := contradicting(texts, found, decimal)) is not None:
-        what = f"holds {other!r}, which --decimal {decimal} does not allow"
-        raise InputError(f"the target {target!r} {what}: mend one of them")
-    if found is not None and found.kind == "clock":
-        raise InputError(f"the target {target!r} holds times such as {texts[0]!r}: turn them into numbers")
-    return found
+    alike = [repr(others[key]) for name in absent if (key := name.strip().casefold()) in others]
+    there, it = ("there are", "them") if len(alike) > 1 else ("there is", "it")
+    hint = f" ({there} {', '.join(alike)}: rename {it})" if alike else ""
+    listed = ", ".join(map(repr, absent))
+    raise InputError(
+        f"column {listed} is missing{hint}" if len(absent) == 1 else f"columns {listed} are missing{hint}"
+    )
 
 
 def _gaps(frame: pd.DataFrame, missing: str) -> list[str]:
@@ -273,13 +243,3 @@ def _check_names(numeric: Sequence[str], text: Sequence[str], categories: Sequen
                     f"{owners[name]} and {owner} would both be called {name!r}: rename one column"
                 )
             owners[name] = owner
-
-
-def _booleans(frame: pd.DataFrame, name: str) -> Any:
-    """A column as booleans, whatever words a file has for them."""
-    words = {"true": True, "false": False, "1": True, "0": False}
-    texts = [str(one).strip().lower() for one in frame[name]]
-    for i, one in enumerate(texts):
-        if one not in words:
-            raise InputError(f"column {name!r}, row {i + 1}: {frame[name].iloc[i]!r} is no boolean")
-    return np.array([words[one] for one in texts])

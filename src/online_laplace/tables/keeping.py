@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from online_laplace.data.delimited import column_names, read_lines
 from online_laplace.errors import InputError
 from online_laplace.tables.columns import check_column
-from online_laplace.tables.reading import EXCEL, PARQUET, excel_cells, kind_of, separator_of
+from online_laplace.tables.excel import excel_cells
+from online_laplace.tables.parquet import parquet_cells
+from online_laplace.tables.reading import EXCEL, PARQUET, kind_of, separator_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +40,7 @@ def read_kept(path: Path, names: Sequence[str], rows: int) -> pd.DataFrame:
     if not names:
         return pd.DataFrame(index=range(rows))
     if kind in PARQUET:
-        kept = _of_parquet(path)
+        kept = parquet_cells(path)
     elif kind in EXCEL:
         kept = _of_excel(path)
     else:
@@ -71,18 +73,6 @@ def _of_text(path: Path, rows: int) -> pd.DataFrame:
     found = read(as_they_are=True)
     found = read(as_they_are=False) if found is None else found
     return pd.DataFrame() if found is None else found
-
-
-def _of_parquet(path: Path) -> pd.DataFrame:
-    import pandas as pd
-    from pyarrow import parquet
-
-    # Arrow's own types: whole numbers with gaps stay whole, decimals keep their digits.
-    frame = parquet.read_table(path).to_pandas(types_mapper=pd.ArrowDtype)
-    named = [name for name in frame.index.names if name is not None]
-    frame = frame.reset_index(named).reset_index(drop=True) if named else frame.reset_index(drop=True)
-    frame.columns = column_names([str(name) for name in frame.columns], 1)
-    return frame
 
 
 def _of_excel(path: Path) -> pd.DataFrame:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import datetime
 import numbers
-import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from online_laplace.data.checks import Floats
 from online_laplace.data.scaling import Scaler
 from online_laplace.errors import InputError
+from online_laplace.tables.cells import EMPTY, different_texts, is_code, is_text, numbers_of, texts_of
 from online_laplace.tables.notation import (
     Ambiguous,
     Notation,
@@ -26,12 +24,10 @@ from online_laplace.tables.notation import (
     share_of_dates,
     units_of,
 )
+from online_laplace.tables.problems import Problem, row_count
 
 if TYPE_CHECKING:
     import pandas as pd
-
-# The category that stands for an empty cell of a text column.
-EMPTY = "(missing)"
 
 # More different texts than this, or one in every second row, are names and not categories.
 MOST_CATEGORIES = 50
@@ -41,14 +37,8 @@ FEW_CODES = 10
 # A float64 holds every whole number up to here, and not every one beyond.
 LARGEST_WHOLE = 2**53
 
-
-@dataclass(frozen=True)
-class Problem:
-    """A column that cannot be used as it is: `what` it holds, and what to do other than leaving it out."""
-
-    column: str
-    what: str
-    remedy: str
+# What to do where ? or - or none among numbers stands for nothing.
+GAP = "a cell without a value is left empty"
 
 
 @dataclass
@@ -79,90 +69,19 @@ def examine(frame: pd.DataFrame, decimal: str | None = None) -> Kinds:
             if problem := _too_many(frame, name):
                 kinds.problems.append(problem)
             elif name in texts and (word := _word_among_numbers(texts[name])):
-                kinds.remarks.append(f"column {name!r} holds numbers but also {word!r}: taken as categories")
+                gap = "" if any(map(str.isalnum, word)) and word.casefold() != "none" else f" ({GAP})"
+                kinds.remarks.append(
+                    f"column {name!r} holds numbers but also {word!r}: taken as categories{gap}"
+                )
         elif problem := _extreme(frame, name, found):
             kinds.problems.append(problem)
         else:
             kinds.numeric[name] = found
             if name in texts and not found.plain and not all(map(is_number, texts[name])):
-                kinds.remarks.append(f"column {name!r} holds {found.describe()}, such as {texts[name][0]!r}")
+                kinds.remarks.append(
+                    f"column {name!r} holds {found.describe(texts[name])}, such as {texts[name][0]!r}"
+                )
     return kinds
-
-
-def refusal(problems: Sequence[Problem], others: Sequence[str] = ()) -> InputError:
-    """One error for all problems with columns, and others, that ends with what to type."""
-    dropped = drop_option([problem.column for problem in problems])
-    if len(problems) == 1 and not others:
-        (one,) = problems
-        return InputError(f"column {one.column!r} {one.what}: {one.remedy}, or leave it out with {dropped}")
-    if not problems and len(others) == 1:
-        return InputError(others[0])
-    lines = [f"  column {one.column!r} {one.what}: {one.remedy}" for one in problems]
-    lines += [f"  {words}" for words in others]
-    if problems:
-        lines.append(f"columns are left out with {dropped}, or all of these with --drop-unusable")
-    return InputError("\n".join(["the table cannot be used as it is:", *lines]))
-
-
-def drop_option(names: Sequence[str]) -> str:
-    """The option that leaves columns out, as a shell takes it."""
-    quoted = ('"' + name.replace('"', '""') + '"' if set(name) & set(',"') else name for name in names)
-    return f"--drop {shlex.quote(','.join(quoted))}"
-
-
-def is_text(column: pd.Series) -> bool:
-    """Whether a column holds texts alone, beside empty cells."""
-    from pandas.api import types
-
-    if types.is_string_dtype(column.dtype) and not types.is_object_dtype(column.dtype):
-        return True
-    if isinstance(column.dtype, _categorical()):
-        return is_text(column.cat.categories.to_series())
-    return types.is_object_dtype(column.dtype) and all(
-        isinstance(one, str) for one in column.dropna().tolist()
-    )
-
-
-def is_code(text: str) -> bool:
-    """Whether digits are no number, but the name of something: 007."""
-    digits = text.strip()
-    return len(digits) > 1 and digits[0] == "0" and digits.isdigit()
-
-
-def different_texts(frame: pd.DataFrame, name: str) -> list[str]:
-    """The different texts of a column, in the order in which they come."""
-    return list(dict.fromkeys(frame[name].dropna().astype(object).tolist()))
-
-
-def numbers_of(frame: pd.DataFrame, name: str, notation: Notation, *, finite: bool = True) -> Floats:
-    """A column as floats, NaN where a cell is empty. Raises InputError for what is no (finite) number."""
-    from pandas.api import types
-
-    column = frame[name]
-    values = np.full(len(column), np.nan)
-    there = column.notna().to_numpy()
-    if types.is_numeric_dtype(column) and not types.is_complex_dtype(column):
-        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    elif not is_text(column):
-        values[there] = [_float(one, notation) for one in column[there]]
-    else:
-        values[there] = notation.read_all(column[there].astype(object).tolist())
-    wrong = np.flatnonzero(np.isnan(values) & there)
-    if len(wrong):
-        words = "" if notation.plain else f", such as the {notation.describe()} that it was fitted to"
-        cell = column.iloc[wrong[0]]
-        raise InputError(f"column {name!r}, row {wrong[0] + 1}: {cell!r} is not a number{words}")
-    endless = np.flatnonzero(np.isinf(values))
-    if finite and len(endless):
-        raise InputError(f"column {name!r}, row {endless[0] + 1}: the value is infinite")
-    return values
-
-
-def texts_of(frame: pd.DataFrame, name: str) -> np.ndarray:
-    """A column as texts, with a word for empty cells; a whole number has no decimals, whatever held it."""
-    column = frame[name]
-    pairs = zip(column.astype(object), column.notna(), strict=True)
-    return np.array([_as_text(cell) if there else EMPTY for cell, there in pairs], dtype=object)
 
 
 def _kind(frame: pd.DataFrame, name: str, decimal: str | None) -> Notation | Problem | None:
@@ -226,7 +145,7 @@ def _kind_of_texts(
     if len(texts) <= min(FEW_CODES, len(frame) / 2):
         return None
     if np.mean(plain) > 0.5:
-        return Problem(name, f"holds numbers but also {texts[plain.index(False)]!r}", "mend that")
+        return Problem(name, f"holds numbers but also {texts[plain.index(False)]!r}", f"mend that ({GAP})")
     if all(map(is_nearly_number, texts)):
         one, other = _unlike(texts)
         what = f"holds numbers that are not all written in one known way, such as {one!r} and {other!r}"
@@ -293,34 +212,6 @@ def _extreme(frame: pd.DataFrame, name: str, notation: Notation) -> Problem | No
 def _huge(name: str, example: str) -> Problem:
     what = f"holds whole numbers above 2^53, such as {example}, which only texts can tell apart"
     return Problem(name, what, "if they are codes, give them a letter")
-
-
-def _float(cell: Any, notation: Notation) -> float:
-    if isinstance(cell, str):
-        return notation.read(cell)
-    if isinstance(cell, datetime.time):
-        return cell.hour + cell.minute / 60 + (cell.second + cell.microsecond / 1e6) / 3600
-    try:
-        return float(cell)
-    except (TypeError, ValueError):
-        return float("nan")
-
-
-def _as_text(cell: Any) -> str:
-    if isinstance(cell, (float, np.floating)) and float(cell).is_integer():
-        return str(int(cell))
-    return str(cell).strip()
-
-
-def row_count(count: int) -> str:
-    """A number of rows in words."""
-    return f"{count:,} row{'' if count == 1 else 's'}"
-
-
-def _categorical() -> Any:
-    import pandas as pd
-
-    return pd.CategoricalDtype
 
 
 def _period() -> Any:

@@ -22,8 +22,8 @@ from online_laplace.estimators.regressor import OnlineLaplaceRegressor
 from online_laplace.estimators.saving import load, read_held_out, save
 from online_laplace.files.earlier import CLASS, OUTSIDE, PROBABILITY, QUANTILE
 from online_laplace.files.sealed import DamagedFileError
+from online_laplace.tables.cells import texts_of
 from online_laplace.tables.columns import Columns
-from online_laplace.tables.kinds import texts_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,7 +133,8 @@ class TableModel:
                 "lower": lower,
                 "upper": upper,
             }
-            each = {f"{QUANTILE}{level:g}": predicted.quantile(level) for level in quantiles}
+            # With all their digits: 0.9999999 is neither 1 nor 0.99999999.
+            each = {f"{QUANTILE}{float(level)!r}": predicted.quantile(level) for level in quantiles}
             predictions = pd.DataFrame({**moments, **each})
         predictions[OUTSIDE] = self.outside(frame, features)
         return predictions

@@ -26,6 +26,8 @@ _CLOCK = re.compile(r"([0-9]{1,3}):([0-5][0-9])(?::([0-5][0-9](?:\.[0-9]+)?))?(?
 # So many different texts of a column tell what stands before its decimals.
 ENOUGH = 1000
 _BOOLEANS = {"true": 1.0, "false": 0.0}
+# Behind these a plain number may mean two: 0.05 is 5% to some programs, and 0.05% to others.
+_SHARES = ("%", "‰")
 _SPACES = " \u00a0\u202f"
 # (decimal, thousands), the likeliest first where several read every number of a column.
 _SEPARATORS = ((".", ""), (",", ""), (".", ","), (",", "."), (".", " "), (",", " "), (".", "'"), (",", "'"))
@@ -55,20 +57,23 @@ class Notation:
         """Whether there is nothing to say about it."""
         return self == Notation() or self.kind == "boolean"
 
-    def describe(self) -> str:
-        """What was made of the texts, for the person who wrote them."""
+    def describe(self, texts: Iterable[str] = (",",)) -> str:
+        """What was made of the texts, for the person who wrote them; of a comma only if one is there."""
         if self.kind == "clock":
             return "times, read as hours"
         unit = self.prefix or self.suffix
         parts = [f"the unit {unit!r}"] if unit else []
-        if self.decimal == ",":
+        if self.decimal == "," and any("," in text for text in texts):
             parts.append("a decimal comma")
         if self.thousands:
             parts.append(f"{_separator_name(self.thousands)} between thousands")
-        return f"numbers with {' and '.join(parts)}"
+        return f"numbers with {' and '.join(parts)}" if parts else "numbers"
 
     def read(self, text: str) -> float:
-        """The number that a text is; NaN where it is not written in this way."""
+        """The number that a text is; NaN where it is not written in this way.
+
+        A number without the unit counts as one with it, except that of a share.
+        """
         text = text.strip().replace("−", "-")
         if self.kind == "boolean":
             return _BOOLEANS.get(text.casefold(), 1.0 if text == "1" else 0.0 if text == "0" else np.nan)
@@ -77,9 +82,15 @@ class Notation:
         if self == Notation():
             return float(text) if _PLAIN.fullmatch(text) else np.nan
         found = _WRITTEN.fullmatch(text)
-        if found is None or (found["prefix"], found["suffix"]) != (self.prefix, self.suffix):
+        if found is None:
             return np.nan
-        return _value(found, self.decimal, self.thousands)
+        value, unit = _value(found, self.decimal, self.thousands), (found["prefix"], found["suffix"])
+        if unit == (self.prefix, self.suffix):
+            return value
+        # 12.345 without the unit may be a program's, to which the dot is a point, whatever it is to people.
+        programs = float(text) if _PLAIN.fullmatch(text) else value
+        alike = not any(unit) and self.suffix not in _SHARES and programs == value
+        return value if alike else np.nan
 
     def read_all(self, texts: Sequence[str]) -> Floats:
         """All of them: (n,)."""

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from online_laplace.errors import InputError, known_name
+from online_laplace.tables.cells import is_code, is_text, numbers_of
 from online_laplace.tables.columns import check_column
-from online_laplace.tables.kinds import LARGEST_WHOLE, MOST_CATEGORIES, is_code, is_text, numbers_of
+from online_laplace.tables.kinds import LARGEST_WHOLE, MOST_CATEGORIES
 from online_laplace.tables.notation import Notation, is_number, recognise, share_of_dates
 
 if TYPE_CHECKING:
@@ -42,8 +43,13 @@ class Task:
         return f"{self.name}: {self.why}" if self.why else self.name
 
 
-def decide_task(frame: pd.DataFrame, target: str, wanted: str = "auto") -> Task:
-    """What the target is to be predicted as. Raises InputError for a target that cannot be that."""
+def decide_task(
+    frame: pd.DataFrame, target: str, wanted: str = "auto", otherwise: str = "--task regression"
+) -> Task:
+    """What the target is to be predicted as; `otherwise` is what the caller can do where it is no class.
+
+    Raises InputError for a target that cannot be what is wanted.
+    """
     known_name("task", wanted, TASKS)
     check_column(frame, target)
     column = _typed(frame[[target]].dropna(), target)
@@ -54,7 +60,7 @@ def decide_task(frame: pd.DataFrame, target: str, wanted: str = "auto") -> Task:
         if kind == "number":
             raise InputError(
                 f"the target {target!r} holds numbers such as {column.iloc[0]:g}, which are no classes: "
-                "--task regression"
+                f"{otherwise}"
             )
         known = {"count": "whole", "spoilt": "text"}
         return Task(wanted, _checked(column, target, known.get(kind, kind)))

@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from online_laplace.errors import InputError, MissingExtraError
+from online_laplace.errors import InputError
 from online_laplace.files.outputs import write_output
+from online_laplace.tables.parquet import write_parquet
 from online_laplace.tables.reading import COMPRESSED, PARQUET, SEPARATORS, kind_of
 
 if TYPE_CHECKING:
@@ -36,10 +37,7 @@ def write_frame(frame: pd.DataFrame, path: Path) -> None:
     suffix = ".csv" if path == STDOUT else kind_of(path)
     content = io.BytesIO()
     if suffix in PARQUET:
-        try:
-            frame.to_parquet(content, index=False)
-        except ImportError as error:
-            raise MissingExtraError("pyarrow", "tables") from error
+        write_parquet(frame, content)
     else:
         # Seventeen digits bring back the very same number.
         frame.to_csv(content, index=False, sep=SEPARATORS[suffix], float_format="%.17g")

@@ -1,0 +1,44 @@
+"""What keeps the columns of a table from being used, said at once and with what to type."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from online_laplace.errors import InputError
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A column that cannot be used as it is: `what` it holds, and what to do other than leaving it out."""
+
+    column: str
+    what: str
+    remedy: str
+
+
+def refusal(problems: Sequence[Problem], others: Sequence[str] = ()) -> InputError:
+    """One error for all problems with columns, and others, that ends with what to type."""
+    dropped = drop_option([problem.column for problem in problems])
+    if len(problems) == 1 and not others:
+        (one,) = problems
+        return InputError(f"column {one.column!r} {one.what}: {one.remedy}, or leave it out with {dropped}")
+    if not problems and len(others) == 1:
+        return InputError(others[0])
+    lines = [f"  column {one.column!r} {one.what}: {one.remedy}" for one in problems]
+    lines += [f"  {words}" for words in others]
+    if problems:
+        lines.append(f"columns are left out with {dropped}, or all of these with --drop-unusable")
+    return InputError("\n".join(["the table cannot be used as it is:", *lines]))
+
+
+def drop_option(names: Sequence[str]) -> str:
+    """The option that leaves columns out, as a shell takes it."""
+    quoted = ('"' + name.replace('"', '""') + '"' if set(name) & set(',"') else name for name in names)
+    return f"--drop {shlex.quote(','.join(quoted))}"
+
+
+def row_count(count: int) -> str:
+    """A number of rows in words."""
+    return f"{count:,} row{'' if count == 1 else 's'}"
