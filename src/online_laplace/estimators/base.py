@@ -42,7 +42,8 @@ class OnlineLaplaceEstimator(TrainingRangeMixin, EstimatorSettings):
 
         Raises:
             NotFittedError: there is nothing to save yet.
-            InputError: the folder cannot be written, or holds something other than a model.
+            InputError: the folder cannot be written, or holds something other than a model; or settings were
+                changed since `fit` to what could not be loaded again.
         """
         from online_laplace.estimators.saving import save
 
