@@ -95,6 +95,28 @@ def test_a_target_in_whole_numbers_is_not_known_better_than_its_rounding():
         assert free.resolution_ == 0 and free.predict_dist(X).std().min() < 0.9 * least
 
 
+@pytest.mark.parametrize("kind", [{"noise": "constant"}, {"noise": "varying"}, {"likelihood": "student-t"}])
+def test_each_of_several_targets_has_its_own_step(kind, rows, tmp_path):
+    X, y = rows
+    both = np.c_[np.round(y), y]
+    model = OnlineLaplaceRegressor(**QUICK, **kind).fit(X, both)
+    np.testing.assert_array_equal(model.resolution_, [1, 0])
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    np.testing.assert_array_equal(again.resolution_, [1, 0])
+    np.testing.assert_array_equal(again.predict_dist(X).std(), model.predict_dist(X).std())
+    named = OnlineLaplaceRegressor(**QUICK, **kind, resolution=0.5).fit(X, np.c_[y, 3 * y])
+    np.testing.assert_array_equal(named.resolution_, [0.5, 0.5])
+
+
+def test_the_step_of_one_target_bounds_the_noise_of_that_one_alone(rows):
+    X = rows[0]
+    y = np.round(X[:, 0])
+    model = OnlineLaplaceRegressor(hidden=(20,), members=1, max_steps=80, random_state=0)
+    both = model.fit(X[:, :1], np.c_[y, X[:, 0]])
+    assert both.noise_std_[0] > 0.99 / np.sqrt(12) > 10 * both.noise_std_[1]
+
+
 def test_gross_errors_do_not_move_students_t():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (300, 2))

@@ -13,6 +13,7 @@ from online_laplace.data.resolution import resolution
 from online_laplace.data.scaling import Scaler
 from online_laplace.errors import InputError, known_name
 from online_laplace.likelihood import Categorical, Gaussian, Likelihood, Poisson, StudentT, VaryingGaussian
+from online_laplace.likelihood.floor import Floor
 
 LIKELIHOODS = ("gaussian", "student-t", "poisson")
 NOISES = ("constant", "varying")
@@ -73,9 +74,10 @@ class NumericTarget:
         found = [resolution(column) if self.step is None else self.step for column in y.T]
         return np.array(found, dtype=np.float64)
 
-    def floor(self, y: Floats, scaler: Scaler) -> float:
-        """The least noise variance of any target, on the scale that the networks see."""
-        return float(((self.steps(y) / scaler.std) ** 2).min() / 12)
+    def floor(self, y: Floats, scaler: Scaler) -> Floor:
+        """The least noise variance of each target, or of all, on the scale that the networks see."""
+        each = (self.steps(y) / scaler.std) ** 2 / 12
+        return float(each[0]) if (each == each[0]).all() else tuple(each.tolist())
 
 
 @dataclass(frozen=True)
