@@ -169,9 +169,13 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
             targets: Floats
             rows, targets = validated(self, X, y, multi_output=True, y_numeric=True, ensure_min_samples=2)
             one_target = targets.ndim == 1
-            rows, targets = check_arrays(rows, targets)
             weight = checked_weights(sample_weight, rows)
-            checked_groups(groups, rows, slice(None))  # refused also where nothing is left out
+            seen = slice(None) if weight is None else weight > 0
+            groups = checked_groups(groups, rows, seen)  # refused also where nothing is left out
+            self._target().check(targets, weight)
+            # A row without weight is not there: neither scaling, range nor resolution knows of it.
+            rows, targets = check_arrays(rows[seen], targets[seen])
+            weight = None if weight is None else weight[seen]
             if self._is_named:
                 self._adopt(self._train(rows, targets, weight), one_target)
             else:

@@ -55,11 +55,16 @@ class NumericTarget:
             raise InputError(f"resolution must be zero, a positive number or None, not {step!r}")
         return cls(likelihood, noise, None if step is None else float(step), likelihood == "student-t")
 
+    def check(self, y: Floats, weight: Floats | None) -> None:
+        """Refuse targets of rows with a weight that the likelihood cannot have. Raises InputError."""
+        if self.likelihood == "poisson":
+            _check_counts(y.reshape(len(y), -1), weight)
+
     def prepare(self, y: Floats, weight: Floats | None) -> tuple[Scaler, Likelihood]:
         """Standardise, unless the target counts."""
         k = y.shape[1]
+        self.check(y, weight)
         if self.likelihood == "poisson":
-            _check_counts(y)
             return Scaler(np.zeros(k), np.ones(k)), Poisson(k)
         scaler = robust_scaler(y, weight) if self.robust else Scaler.fit(y, weight)
         floor = self.floor(y, scaler)
@@ -112,8 +117,9 @@ def _quartiles(y: Floats, weight: Floats | None) -> Floats:
     return found
 
 
-def _check_counts(y: Floats) -> None:
-    bad = np.argwhere((y < 0) | (y != np.floor(y)))
+def _check_counts(y: Floats, weight: Floats | None) -> None:
+    counted = True if weight is None else weight[:, None] > 0
+    bad = np.argwhere(((y < 0) | (y != np.floor(y))) & counted)
     if len(bad):
         i, j = bad[0]
         raise InputError(
