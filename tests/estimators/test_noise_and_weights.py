@@ -109,14 +109,6 @@ def test_each_of_several_targets_has_its_own_step(kind, rows, tmp_path):
     np.testing.assert_array_equal(named.resolution_, [0.5, 0.5])
 
 
-def test_the_step_of_one_target_bounds_the_noise_of_that_one_alone(rows):
-    X = rows[0]
-    y = np.round(X[:, 0])
-    model = OnlineLaplaceRegressor(hidden=(20,), members=1, max_steps=80, random_state=0)
-    both = model.fit(X[:, :1], np.c_[y, X[:, 0]])
-    assert both.noise_std_[0] > 0.99 / np.sqrt(12) > 10 * both.noise_std_[1]
-
-
 def test_gross_errors_do_not_move_students_t():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (300, 2))

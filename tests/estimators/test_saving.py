@@ -257,6 +257,11 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
         load(tmp_path / "nowhere")
 
 
+def test_a_file_of_a_model_is_no_folder_and_the_folder_is_named(kept):
+    with pytest.raises(InputError, match=r"model\.json is a file: name the folder of the model, such as"):
+        load(kept / "model.json")
+
+
 def test_a_device_that_is_not_there_can_be_replaced(kept, fitted, rows):
     rewrite(kept, settings=json.loads((kept / "model.json").read_text())["settings"] | {"device": "abacus"})
     with pytest.raises(InputError, match="device 'abacus'"):

@@ -147,6 +147,8 @@ def read_document(folder: Path) -> dict[str, Any]:
     check_path(folder)
     path = folder / DOCUMENT
     if not path.is_file():
+        if folder.is_file():
+            raise InputError(f"{folder} is a file: name the folder of the model, such as {folder.parent}")
         missing = "no such folder" if not folder.exists() else f"no model in it: there is no {DOCUMENT}"
         raise InputError(f"{folder}: {missing}")
     try:

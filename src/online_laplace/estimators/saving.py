@@ -25,6 +25,7 @@ from online_laplace.data.scaling import Scaler
 from online_laplace.ensemble.architecture import Architecture
 from online_laplace.errors import known_name
 from online_laplace.estimators.fitted import FittedNetworks
+from online_laplace.estimators.gradients import with_gradients
 from online_laplace.estimators.model_folder import (
     FORMAT,
     VERSION,
@@ -109,7 +110,7 @@ def load(path: str | os.PathLike[str], device: str | None = None) -> Any:
     Raises:
         InputError: there is no model, it is damaged, of another kind, or of a newer version.
     """
-    with locked(Path(path), shared=True):
+    with locked(Path(path), shared=True), with_gradients():
         return _loaded(Path(path), device)
 
 
