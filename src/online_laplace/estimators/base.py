@@ -193,6 +193,8 @@ class OnlineLaplaceEstimator(TrainingRangeMixin, EstimatorSettings):
         """Say so where a preset was chosen and has no say, since a network is named."""
         if not self._is_named or self.preset == defaults.PRESET:
             return
+        if self.warm_start and isinstance(getattr(self, "_fit", None), PoolFit):
+            return  # which is refused, in words of its own
         named = next((n for n in self._network if n != "max_steps" and getattr(self, n) is not None), None)
         what = "warm_start=True" if named is None else f"{named}={getattr(self, named)!r}"
         warnings.warn(
