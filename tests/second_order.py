@@ -37,8 +37,10 @@ LIKELIHOODS: dict[str, Likelihood] = {
     "varying Gaussian": VaryingGaussian(),
     "varying Gaussian of two targets": VaryingGaussian(2),
     "varying Gaussian over a floor": VaryingGaussian(floor=0.3),
+    "varying Gaussian over a floor for each target": VaryingGaussian(2, floor=(0.0, 0.3)),
     "Student's t": StudentT(),
     "Student's t of two targets over a floor": StudentT(2, floor=0.2),
+    "Student's t over a floor for each target": StudentT(2, floor=(0.2, 0.0)),
     "counts": Poisson(),
     "counts of two kinds": Poisson(2),
     "one logit": Bernoulli(),
@@ -92,11 +94,11 @@ def log_density(likelihood: Likelihood, f: Tensor, y: Tensor, beta: Tensor) -> T
         return dist.Normal(f, beta.rsqrt(), validate_args=False).log_prob(y).sum()
     if isinstance(likelihood, VaryingGaussian):
         mean, s = f[..., : likelihood.targets], f[..., likelihood.targets :]
-        sigma = (likelihood.floor + s.exp()).sqrt()
+        sigma = (torch.tensor(likelihood.floor, dtype=s.dtype) + s.exp()).sqrt()
         return dist.Normal(mean, sigma, validate_args=False).log_prob(y).sum()
     if isinstance(likelihood, StudentT):
         mean, s, t = f.split(likelihood.targets, dim=-1)
-        sigma, nu = (likelihood.floor + s.exp()).sqrt(), 4 + 4 * t.exp()
+        sigma, nu = (torch.tensor(likelihood.floor, dtype=s.dtype) + s.exp()).sqrt(), 4 + 4 * t.exp()
         return dist.StudentT(nu, mean, sigma, validate_args=False).log_prob(y).sum()
     if isinstance(likelihood, Poisson):
         return dist.Poisson(f.exp(), validate_args=False).log_prob(y).sum()
@@ -132,7 +134,7 @@ def expected_over_targets(
 ) -> Tensor:
     """The mean of −∂² log p over the targets that the likelihood expects: (k, k)."""
     mean, s = outputs[: likelihood.targets], outputs[likelihood.targets : 2 * likelihood.targets]
-    sigma = (likelihood.floor + s.exp()).sqrt()
+    sigma = (torch.tensor(likelihood.floor, dtype=s.dtype) + s.exp()).sqrt()
     if isinstance(likelihood, VaryingGaussian):
         # Gauss-Hermite quadrature: the Hessian is a quadratic in each target, for which five points are
         # exact, the same for all targets: no term holds two of them.

@@ -137,6 +137,18 @@ def check_size(
     )
 
 
+def check_fits(
+    what: str, numbers: int, device: str | torch.device, instead: str = "ask for fewer at a time"
+) -> None:
+    """Refuse an answer of so many float64 numbers that does not fit in memory. Raises InputError."""
+    available = memory_of(str(device))
+    if 8 * numbers > SHARE_OF_MEMORY * available:
+        raise InputError(
+            f"{what} would need about {size_in_words(8 * numbers)} of memory, and there are "
+            f"{size_in_words(available)}: {instead}"
+        )
+
+
 def _what_is_large(residuals: int, weights: int, members: int) -> str:
     """Why it is too much, in words."""
     if residuals < weights:

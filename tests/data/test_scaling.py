@@ -59,6 +59,10 @@ def test_what_cannot_be_scaled_is_refused():
     for column in ([1e200, -1e200], [1e-200, 2e-200], [np.nan, 1.0]):
         with pytest.raises(InputError, match="change its unit"):
             Scaler.fit(column)
+    large = [[0.0, 1e200], [1.0, -1e200]]
+    for names, words in ((None, "^column 2 is too large"), (["a", "b"], "^b is too large")):
+        with pytest.raises(InputError, match=words):
+            Scaler.fit(large, names=names)
     with pytest.raises(InputError, match=r"2 columns expected, but the shape is \(3, 1\)"):
         Scaler.fit([[0.0, 0.0], [2.0, 4.0]]).transform(np.zeros((3, 1)))
 

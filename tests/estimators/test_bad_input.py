@@ -171,6 +171,36 @@ def test_a_count_is_a_whole_number_and_a_level_a_probability(fitted, rows):
                 ask(level)
 
 
+def test_the_coverage_of_what_is_no_level_or_no_target_is_refused(fitted, rows):
+    predicted, y = fitted.predict_dist(rows[0]), rows[1].copy()
+    assert predicted.coverages(y, [0, 1]).tolist() == [0, 1]
+    for levels in ([2, -1], [0.5, np.nan], 90, "half"):
+        with pytest.raises(InputError, match="a level lies between 0 and 1"):
+            predicted.coverages(y, levels)
+    y[3] = np.nan
+    with pytest.raises(InputError, match="y is NaN in row 4, counting from 1"):
+        predicted.coverages(y)
+
+
+def test_answers_that_do_not_fit_in_memory_are_refused(fitted, rows):
+    many = np.broadcast_to(rows[0][:1], (10**6, 3))
+    with pytest.raises(InputError, match=r"covariance of 1,000,000 rows .* GiB.* or for return_std"):
+        fitted.predict(many, return_cov=True)
+    words = r"10,000,000,000 draws of 60 rows would need about [\d,]+ GiB of memory.* fewer at a time"
+    with pytest.raises(InputError, match=words):
+        fitted.predict_dist(rows[0]).sample(10**10)
+    with pytest.raises(InputError, match=words):
+        fitted.sample_y(rows[0], 10**10)
+
+
+@pytest.mark.parametrize("settings", [QUICK, {"preset": "fast", "max_steps": 2, "random_state": 0}])
+def test_a_step_larger_than_all_differences_is_refused_and_one_as_large_is_taken(settings):
+    with pytest.raises(InputError, match=r"resolution is the step .* 1e\+09 is more than .* differ by, 81"):
+        OnlineLaplaceRegressor(**settings, resolution=1e9).fit(X, Y)
+    two_values = np.repeat([3.3, 3.6], 5)
+    assert OnlineLaplaceRegressor(**settings, resolution=0.3).fit(X, two_values).resolution_ == 0.3
+
+
 def test_the_log_likelihood_takes_one_target_per_row(fitted, rows):
     inputs, targets = rows
     for short in (targets[:1], targets[:-1]):

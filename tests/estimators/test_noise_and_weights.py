@@ -95,6 +95,20 @@ def test_a_target_in_whole_numbers_is_not_known_better_than_its_rounding():
         assert free.resolution_ == 0 and free.predict_dist(X).std().min() < 0.9 * least
 
 
+@pytest.mark.parametrize("kind", [{"noise": "constant"}, {"noise": "varying"}, {"likelihood": "student-t"}])
+def test_each_of_several_targets_has_its_own_step(kind, rows, tmp_path):
+    X, y = rows
+    both = np.c_[np.round(y), y]
+    model = OnlineLaplaceRegressor(**QUICK, **kind).fit(X, both)
+    np.testing.assert_array_equal(model.resolution_, [1, 0])
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    np.testing.assert_array_equal(again.resolution_, [1, 0])
+    np.testing.assert_array_equal(again.predict_dist(X).std(), model.predict_dist(X).std())
+    named = OnlineLaplaceRegressor(**QUICK, **kind, resolution=0.5).fit(X, np.c_[y, 3 * y])
+    np.testing.assert_array_equal(named.resolution_, [0.5, 0.5])
+
+
 def test_gross_errors_do_not_move_students_t():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (300, 2))

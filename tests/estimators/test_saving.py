@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import warnings
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -158,6 +159,54 @@ def test_names_that_no_file_can_hold_are_refused_when_saving(rows, tmp_path):
     assert not (tmp_path / "m").exists()
 
 
+UNUSABLE = [
+    {"likelihood": "poisson", "noise": "varying"},
+    {"likelihood": "zz"},
+    {"hidden": -1},
+    {"members": 0},
+    {"max_steps": -1},
+    {"time_limit": 5},
+    {"n_jobs": 0},
+    {"verbose": {1, 2}},
+]
+
+
+@pytest.mark.parametrize("changes", UNUSABLE, ids=lambda changes: next(iter(changes)))
+def test_settings_changed_to_what_cannot_be_loaded_are_refused_and_the_earlier_model_stays(
+    changes, kept, rows
+):
+    before = load(kept)
+    with pytest.raises(InputError, match="could not be loaded again"):
+        load(kept).set_params(**changes).save(kept)
+    assert load(kept).get_params() == before.get_params()
+    np.testing.assert_array_equal(load(kept).predict(rows[0]), before.predict(rows[0]))
+
+
+def test_what_no_loaded_model_may_hold_is_not_saved_either(rows, kept):
+    broken = load(kept)
+    broken._fit.networks.snapshots.w[:] = np.nan
+    with pytest.raises(InputError, match=r"could not be loaded again: components\.w"):
+        broken.save(kept)
+    assert np.isfinite(load(kept).predict(rows[0])).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "comes_back"),
+    [
+        ({"hidden": np.array([3, 2])}, {"hidden": (3, 2)}),
+        ({"hidden": [np.int64(3), 2]}, {"hidden": (3, 2)}),
+        ({"device": torch.device("cpu")}, {"device": "cpu"}),
+        ({"tol": Fraction(1, 4), "resolution": np.float32(0.5)}, {"tol": 0.25, "resolution": 0.5}),
+    ],
+)
+def test_every_way_to_give_a_setting_that_fit_takes_can_be_saved(given, comes_back, rows, tmp_path):
+    model = OnlineLaplaceRegressor(**(QUICK | {"max_steps": 2} | given)).fit(*rows)
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert {name: again.get_params()[name] for name in comes_back} == comes_back
+    np.testing.assert_array_equal(again.predict(rows[0]), model.predict(rows[0]))
+
+
 def truncate(folder):
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-10])
@@ -214,6 +263,11 @@ def test_what_is_not_a_whole_model_is_refused(case, kept):
 def test_a_folder_that_is_not_there_is_named(tmp_path):
     with pytest.raises(InputError, match="nowhere: no such folder"):
         load(tmp_path / "nowhere")
+
+
+def test_a_file_of_a_model_is_no_folder_and_the_folder_is_named(kept):
+    with pytest.raises(InputError, match=r"model\.json is a file: name the folder of the model, such as"):
+        load(kept / "model.json")
 
 
 def test_a_device_that_is_not_there_can_be_replaced(kept, fitted, rows):

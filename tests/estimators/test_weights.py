@@ -62,6 +62,33 @@ def test_under_t_noise_a_weight_of_two_is_a_row_given_twice_and_of_zero_a_row_le
     np.testing.assert_allclose(weighted, repeated, rtol=1e-6)
 
 
+@pytest.mark.parametrize("settings", [QUICK, dict(preset="fast", max_steps=2, random_state=0)])
+def test_a_row_without_weight_is_not_there_for_anything(settings):
+    y = np.round(TARGETS[OnlineLaplaceRegressor], 1)
+    more = np.r_[X, [[99.0, -99.0]]], np.r_[y, 0.123456]
+    weight = np.r_[np.ones(24), 0]
+    model = OnlineLaplaceRegressor(**settings).fit(*more, sample_weight=weight)
+    without = OnlineLaplaceRegressor(**settings).fit(X, y, sample_weight=np.ones(24))
+    assert model.resolution_ == without.resolution_ == 0.1
+    np.testing.assert_array_equal(model.training_range(), without.training_range())
+    np.testing.assert_array_equal(model.predict(X), without.predict(X))
+    assert model.outside_training_range([[99.0, 0.0]])[0, 0]
+
+
+@pytest.mark.parametrize("settings", [QUICK, dict(preset="fast", max_steps=2, random_state=0)])
+def test_a_target_that_is_constant_in_the_rows_with_a_weight_is_refused(settings):
+    with pytest.raises(InputError, match="is constant"):
+        OnlineLaplaceRegressor(**settings).fit(X, np.r_[np.ones(23), 5], sample_weight=np.r_[np.ones(23), 0])
+
+
+def test_a_count_that_is_none_is_named_by_its_row_among_all_of_them():
+    y = np.r_[0.5, np.arange(22), 0.5]
+    model = OnlineLaplaceRegressor(**QUICK, likelihood="poisson")
+    with pytest.raises(InputError, match=r"target 1 is 0\.5 in row 24"):
+        model.fit(X, y, sample_weight=np.r_[0, np.ones(23)])
+    model.fit(X, y, sample_weight=np.r_[0, np.ones(22), 0])
+
+
 @both
 def test_weights_are_routed_through_a_pipeline_and_a_search(kind):
     y, weight = TARGETS[kind], 1.0 + np.arange(24) % 3

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import torch
 from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
@@ -13,7 +14,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from online_laplace import OnlineLaplaceRegressor
+from online_laplace import OnlineLaplaceClassifier, OnlineLaplaceRegressor, load
 
 QUICK = {"hidden": (6,), "members": 2, "max_steps": 20, "random_state": 0}
 NAMES = ["a", "b", "c"]
@@ -93,6 +94,38 @@ def test_mapie_conformalises_a_fitted_model(rows, fitted):
     wrapped = SplitConformalRegressor(fitted, confidence_level=0.8, prefit=True).conformalize(X, y)
     mean, _ = wrapped.predict_interval(X)
     np.testing.assert_array_equal(mean, fitted.predict(X))
+
+
+@pytest.mark.parametrize("without", [torch.no_grad, torch.inference_mode])
+def test_a_fit_does_not_mind_that_its_caller_wants_no_gradients(rows, without, tmp_path):
+    X, y = rows
+    models = (
+        (OnlineLaplaceRegressor(preset="fast", max_steps=2, random_state=0), y),
+        (OnlineLaplaceClassifier(preset="fast", max_steps=2, random_state=0), y > y.mean()),
+        (OnlineLaplaceRegressor(**QUICK, prior="ard"), y),
+    )
+    for place, (model, target) in enumerate(models):
+        expected = model.fit(X, target).relevance_
+        with without():
+            again = model.fit(X, target)
+            again.save(tmp_path / str(place))
+            loaded = load(tmp_path / str(place))
+        np.testing.assert_array_equal(again.relevance_, expected)
+        np.testing.assert_array_equal(loaded.relevance_, expected)
+
+
+NAMED = [{"hidden": 3}, {"prior": "ard"}, {"members": 1}, {"warm_start": True}]
+
+
+@pytest.mark.parametrize("named", NAMED, ids=lambda named: next(iter(named)))
+@pytest.mark.parametrize("kind", [OnlineLaplaceRegressor, OnlineLaplaceClassifier])
+def test_a_preset_beside_a_network_that_is_named_is_told_to_have_no_effect(rows, kind, named):
+    X, y = rows[0], (rows[1] > rows[1].mean()) if kind is OnlineLaplaceClassifier else rows[1]
+    (name, value), *_ = named.items()
+    model = clone(kind(preset="fast", max_steps=2, random_state=0, **named))
+    with pytest.warns(UserWarning, match=f"preset='fast' has no effect: {name}={value!r} means one network"):
+        assert not hasattr(model.fit(X, y), "leaderboard_")
+    model.set_params(preset="balanced").fit(X, y)  # which is the default, and said by nobody
 
 
 def test_importing_the_package_waits_for_no_library():

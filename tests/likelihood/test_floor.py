@@ -50,6 +50,28 @@ def test_noise_is_never_learnt_below_its_floor(seed, floor):
         assert predicted.noise_variance.isfinite().all()
 
 
+def test_of_several_targets_each_may_have_a_floor_of_its_own():
+    misfit, spent = normal(5, 2, seed=0).exp() * 1e-3, normal(5, 2, seed=1).exp()
+    given = torch.ones(5, 2).double(), misfit, spent, 30
+    likelihood = Gaussian(2, 2, floor=(0.0, 0.3))
+    free, bounded = Gaussian(2, 2).update(*given), Gaussian(2, 2, floor=0.3).update(*given)
+    assert torch.equal(likelihood.update(*given), torch.cat([free[:, :1], bounded[:, 1:]], dim=-1))
+    assert likelihood.at_floor(bounded).tolist() == [[False, True]] * 5
+    for kind in (VaryingGaussian, StudentT):
+        heads = kind(2, floor=(0.0, 0.3))
+        f = torch.full((1, heads.outputs), -50.0).double()
+        predicted = heads.predict(f, torch.zeros(1, heads.outputs, heads.outputs).double(), None)
+        assert (predicted.noise_variance < 1e-10).tolist() == [[True, False]]
+
+
+def test_floors_of_another_number_than_targets_or_scales_are_refused():
+    for kind in (VaryingGaussian, StudentT):
+        with pytest.raises(InputError, match="3 targets have one least noise variance or one each, not 2"):
+            kind(3, floor=(0.0, 0.3))
+    with pytest.raises(InputError, match="need one β each"):
+        Gaussian(2, 1, floor=(0.0, 0.3))
+
+
 @pytest.mark.parametrize("floor", [-1.0, float("nan"), float("inf")])
 @pytest.mark.parametrize("likelihood", [Gaussian, VaryingGaussian, StudentT])
 def test_a_floor_that_is_no_variance_is_refused(likelihood, floor):

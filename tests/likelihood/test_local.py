@@ -82,14 +82,14 @@ def exact_loss(likelihood, f, y):
         return sum((a - b) ** 2 for a, b in zip(f, y, strict=True)) / 2
     if isinstance(likelihood, VaryingGaussian):
         k = likelihood.targets
-        variances = [likelihood.floor + mpmath.exp(s) for s in f[k:]]
+        variances = [floor + mpmath.exp(s) for floor, s in zip(floors(likelihood), f[k:], strict=True)]
         each = zip(f[:k], variances, y, strict=True)
         return sum(((b - m) ** 2 / v + mpmath.log(v)) / 2 for m, v, b in each)
     if isinstance(likelihood, StudentT):
         k = likelihood.targets
         return sum(
-            exact_student(likelihood.floor, *each)
-            for each in zip(f[:k], f[k : 2 * k], f[2 * k :], y, strict=True)
+            exact_student(*each)
+            for each in zip(floors(likelihood), f[:k], f[k : 2 * k], f[2 * k :], y, strict=True)
         )
     if isinstance(likelihood, Poisson):
         return sum(mpmath.exp(a) - b * a for a, b in zip(f, y, strict=True))
@@ -97,6 +97,11 @@ def exact_loss(likelihood, f, y):
         return mpmath.log(1 + mpmath.exp(f[0])) - y[0] * f[0]
     chosen = sum(a * b for a, b in zip(f, y, strict=True))
     return mpmath.log(sum(mpmath.exp(a) for a in f)) - chosen
+
+
+def floors(likelihood):
+    floor = likelihood.floor
+    return floor if isinstance(floor, tuple) else (floor,) * likelihood.targets
 
 
 def exact_student(floor, mean, s, t, y):

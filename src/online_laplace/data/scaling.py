@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -37,11 +38,11 @@ class Scaler(Affine[Floats]):
     """Standardisation learnt from a table: mean and std are (d,), or () for a vector."""
 
     @classmethod
-    def fit(cls, A: ArrayLike, weight: Floats | None = None) -> Scaler:
+    def fit(cls, A: ArrayLike, weight: Floats | None = None, *, names: Sequence[str] | None = None) -> Scaler:
         """Take the mean and population std over the rows of A, (n, d) or (n,).
 
         A row of `weight` (n,) two counts as two rows, one of weight zero as none. A constant column gets
-        std 1.
+        std 1. `names` say how each column is called in messages, where it is else counted from 1.
 
         Raises:
             InputError: A has no rows, or a column is too large or too small to have a std.
@@ -62,9 +63,12 @@ class Scaler(Affine[Floats]):
             else:
                 spread = np.sqrt(np.average((A - average) ** 2, axis=0, weights=weight))
             std = np.where(constant, 1.0, spread)
-        if not np.all(np.isfinite(std) & (std > 0)):
+        bad = np.flatnonzero(~(np.isfinite(std) & (std > 0)))
+        if len(bad):
+            counted = "the column" if A.ndim == 1 else f"column {bad[0] + 1}"
+            name = counted if names is None else names[bad[0]]
             raise InputError(
-                "a column is too large, too small or not finite, so that its standard deviation "
+                f"{name} is too large, too small or not finite, so that its standard deviation "
                 "is not a positive number: change its unit"
             )
         return cls(mean=mean, std=std)

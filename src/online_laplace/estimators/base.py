@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from online_laplace import defaults
 from online_laplace.data.checks import Floats, Integers
 from online_laplace.errors import InputError
 from online_laplace.estimators.checks import checked_groups, validated
@@ -22,6 +23,7 @@ from online_laplace.estimators.pooling import PoolFit, fit_pool
 from online_laplace.estimators.settings import EstimatorSettings
 from online_laplace.estimators.training import Fit, begin, go_on
 from online_laplace.estimators.training_range import TrainingRangeMixin
+from online_laplace.estimators.values import refuse_far
 from online_laplace.estimators.watching import watched_pool
 from online_laplace.pool.folds import together
 from online_laplace.pool.pool import Kind
@@ -42,7 +44,8 @@ class OnlineLaplaceEstimator(TrainingRangeMixin, EstimatorSettings):
 
         Raises:
             NotFittedError: there is nothing to save yet.
-            InputError: the folder cannot be written, or holds something other than a model.
+            InputError: the folder cannot be written, or holds something other than a model; or settings were
+                changed since `fit` to what could not be loaded again.
         """
         from online_laplace.estimators.saving import save
 
@@ -162,7 +165,11 @@ class OnlineLaplaceEstimator(TrainingRangeMixin, EstimatorSettings):
         """Rows to predict, checked."""
         check_is_fitted(self)
         rows: Floats = validated(self, X, reset=False)
+        self._refuse_far(rows)
         return rows
+
+    def _refuse_far(self, rows: Floats) -> None:
+        refuse_far(rows, self._fit.networks.inputs, getattr(self, "feature_names_in_", None))
 
     def _adopt_summary(self, fit: Fit | PoolFit) -> None:
         """Set the attributes that every fitted estimator has from what training left behind."""
@@ -181,6 +188,21 @@ class OnlineLaplaceEstimator(TrainingRangeMixin, EstimatorSettings):
             self.leaderboard_ = fit.leaderboard
         if isinstance(fit, PoolFit) or fit.fixed["prior"] == "ard":
             self.relevance_: Floats = fit.networks.sensitivity()
+
+    def _warn_of_preset(self) -> None:
+        """Say so where a preset was chosen and has no say, since a network is named."""
+        if not self._is_named or self.preset == defaults.PRESET:
+            return
+        if self.warm_start and isinstance(getattr(self, "_fit", None), PoolFit):
+            return  # which is refused, in words of its own
+        named = next((n for n in self._network if n != "max_steps" and getattr(self, n) is not None), None)
+        what = "warm_start=True" if named is None else f"{named}={getattr(self, named)!r}"
+        warnings.warn(
+            f"preset={self.preset!r} has no effect: {what} means one network, trained alone. Leave out "
+            f"{'warm_start' if named is None else named} for the preset, or the preset for that network",
+            UserWarning,
+            stacklevel=3,
+        )
 
     def _warn_of_failures(self) -> None:
         """Say so when members could not be trained to the end."""

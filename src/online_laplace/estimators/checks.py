@@ -13,7 +13,14 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from online_laplace.data.checks import Floats
+from online_laplace.data.scaling import Scaler
 from online_laplace.errors import InputError
+from online_laplace.estimators.values import (
+    column_names,
+    refuse_dates,
+    refuse_masked,
+    refuse_too_large,
+)
 
 # As many rows as weights must stand for together. Fewer than one leave a noise undetermined, and float64
 # cannot hold what the prior says beside far more than anybody has.
@@ -43,7 +50,8 @@ def validated(
 ) -> Any:
     """scikit-learn's own validation; a value that is not finite is named by its column and row."""
     for values, name in ((X, "X"), (y, "y")):
-        _refuse_masked(values, name)
+        refuse_masked(values, name)
+        refuse_dates(values, name)
     goes_on = getattr(estimator, "warm_start", False) and hasattr(estimator, "_fit")
     before = getattr(estimator, "feature_names_in_", None) if goes_on else None
     try:
@@ -58,6 +66,13 @@ def validated(
         names = getattr(estimator, "feature_names_in_", None)
         place = _place(y, "target", None) if words.startswith("Input y") else _place(X, "feature", names)
         raise InputError(f"{words}: {place}remove or fill in such rows first") from None
+    except OverflowError:
+        for values, name, kind in ((X, "X", "feature"), (y, "y", "target")):
+            if not isinstance(values, str):
+                refuse_too_large(values, name, kind)
+        raise
+    except RuntimeError as error:  # torch's, such as of a tensor that requires grad
+        raise InputError(f"X or y cannot be read as numbers: {error}") from error
     after = getattr(estimator, "feature_names_in_", None)
     if before is not None and after is not None and len(before) == len(after) and any(before != after):
         j = int(np.argmax(before != after))
@@ -79,11 +94,18 @@ def _text_column(X: Any) -> str:
     return ""
 
 
+def check_scale(estimator: BaseEstimator, rows: Floats) -> None:
+    """Refuse features without a standard deviation that is a positive number, by name. Raises InputError."""
+    names = getattr(estimator, "feature_names_in_", None)
+    Scaler.fit(rows, names=column_names("feature", rows.shape[1], names))
+
+
 def checked_weights(given: ArrayLike | None, rows: Floats) -> Floats | None:
     """Weights that are numbers, not negative, one a row, which together count as rows do; None for none."""
     if given is None:
         return None
-    _refuse_masked(given, "sample_weight")
+    refuse_masked(given, "sample_weight")
+    refuse_dates(given, "sample_weight")
     try:
         weight: Floats = check_array(given, dtype=np.float64, ensure_2d=False, input_name="sample_weight")
         if weight.shape != (len(rows),):
@@ -112,14 +134,6 @@ def checked_weights(given: ArrayLike | None, rows: Floats) -> Floats | None:
     return weight
 
 
-def _refuse_masked(values: Any, name: str) -> None:
-    """scikit-learn looks behind a mask, at numbers that the caller said are none."""
-    if np.ma.isMaskedArray(values) and np.ma.getmaskarray(values).any():
-        hidden = int(np.ma.getmaskarray(values).sum())
-        values_are = "value is" if hidden == 1 else "values are"
-        raise InputError(f"{hidden} {values_are} masked in {name}: fill in or leave out such rows first")
-
-
 def checked_groups(given: ArrayLike | None, rows: Floats, seen: Any) -> Any:
     """The group of every row that is seen, as an array; None for none. Raises InputError."""
     if given is None:
@@ -128,6 +142,8 @@ def checked_groups(given: ArrayLike | None, rows: Floats, seen: Any) -> Any:
     if groups.shape != (len(rows),):
         raise InputError(f"groups must name a group for each of the {len(rows)} rows, not {groups.shape}")
     if groups.dtype.kind == "f" and not np.isfinite(groups).all():
+        raise InputError("groups has a value that is missing: give every row a group")
+    if groups.dtype.kind in "mM" and np.isnat(groups).any():
         raise InputError("groups has a value that is missing: give every row a group")
     if groups.dtype.kind == "O" and any(one is None or one != one for one in groups):
         raise InputError("groups has a value that is missing: give every row a group")
@@ -145,6 +161,6 @@ def _place(values: Any, kind: str, names: Sequence[str] | None) -> str:
     if len(bad) == 0:
         return ""
     i, j = bad[0]
-    name = f"{kind} column {j + 1 if names is None else repr(str(names[j]))}"
+    name = column_names(kind, int(j) + 1, names)[j]
     more = f" (and {len(bad) - 1} more like it)" if len(bad) > 1 else ""
     return f"{name}, row {i + 1}, counting from 1{more}; "

@@ -17,8 +17,9 @@ from online_laplace.data.checks import Floats, Integers
 from online_laplace.errors import known_name
 from online_laplace.estimators import labels
 from online_laplace.estimators.base import OnlineLaplaceEstimator
-from online_laplace.estimators.checks import checked_groups, checked_weights, validated
+from online_laplace.estimators.checks import check_scale, checked_groups, checked_weights, validated
 from online_laplace.estimators.folds import choose_predictive
+from online_laplace.estimators.gradients import with_gradients
 from online_laplace.estimators.pooling import PoolFit, PoolSettings
 from online_laplace.estimators.targets import ClassTarget
 from online_laplace.estimators.training import Fit
@@ -66,7 +67,8 @@ class OnlineLaplaceClassifier(ClassifierMixin, OnlineLaplaceEstimator):  # type:
             logits; "probit", MacKay's approximation; "bridge", the Laplace bridge to a Dirichlet;
             "monte-carlo", the mean over draws with a fixed seed; or "auto", the one under which the rows left
             out are most probable. In all of them the rows left out choose a temperature too.
-        preset: "fast", "balanced" or "best": how large the pool is, and how long it trains.
+        preset: "fast", "balanced" or "best": how large the pool is, and how long it trains. Of a network that
+            is named, or goes on by `warm_start`, it says nothing, and `fit` warns.
         time_limit: Seconds that the fit of a preset may take: candidates and steps are left out to keep it.
         n_jobs: Candidates' members are tasks of joblib; None is a thread a core, or what
             `joblib.parallel_config` says, such as a Dask cluster.
@@ -170,8 +172,9 @@ class OnlineLaplaceClassifier(ClassifierMixin, OnlineLaplaceEstimator):  # type:
             InputError: a setting or the data cannot be used; the message says what to change.
             TrainingFailedError: no member came to usable weights.
         """
-        with self._unchanged_on_failure():
+        with self._unchanged_on_failure(), with_gradients():
             self.check_settings()
+            self._warn_of_preset()
             rows, given = validated(self, X, labels.checked_labels(y), ensure_min_samples=2)
             weight = checked_weights(sample_weight, rows)
             goes_on = self.warm_start and hasattr(self, "_fit")
@@ -180,6 +183,7 @@ class OnlineLaplaceClassifier(ClassifierMixin, OnlineLaplaceEstimator):  # type:
                 seen = weight > 0
                 rows, codes, weight = rows[seen], codes[seen], weight[seen]
                 groups = checked_groups(groups, np.empty(len(seen)), seen)
+            check_scale(self, rows)
             self._adopt(self._trained(rows, codes, len(classes), weight, groups), classes)
         _warn_of_single_rows(classes, codes)
         self._warn_of_failures()
@@ -230,6 +234,7 @@ class OnlineLaplaceClassifier(ClassifierMixin, OnlineLaplaceEstimator):  # type:
         """The mean over rows of log p(y | x), minus the log-loss: higher is better, `score` is accuracy."""
         check_is_fitted(self)
         rows, given = validated(self, X, labels.checked_labels(y), reset=False)
+        self._refuse_far(rows)
         codes = labels.places(given, self.classes_)
         return float(self._log_probabilities(rows)[np.arange(len(codes)), codes].mean())
 

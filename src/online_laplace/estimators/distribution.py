@@ -12,10 +12,14 @@ from torch import Tensor
 from online_laplace.data.checks import Floats
 from online_laplace.errors import InputError
 from online_laplace.estimators.checks import count
+from online_laplace.memory import check_fits
 from online_laplace.predictive.counts import CountMixture
 from online_laplace.predictive.coverage import LEVELS, coverages
 from online_laplace.predictive.gaussian import GaussianPredictive
 from online_laplace.predictive.mixture import Mixture
+
+# Arrays of the size of all draws that are there at a time: which component, what is drawn, and the answer.
+COPIES = 4
 
 
 class PredictiveDistribution:
@@ -111,7 +115,18 @@ class PredictiveDistribution:
         return isinstance(self._mixture, CountMixture)
 
     def coverages(self, y: ArrayLike, levels: ArrayLike = LEVELS) -> Floats:
-        """The share of all y inside their central intervals, as `interval` has them, for every level."""
+        """The share of all y inside their central intervals, as `interval` has them, for every level.
+
+        At level 0 and 1 that is none and all of them. Raises InputError for a level that is not between
+        these, and for a y that is missing.
+        """
+        levels = _between("a level", levels, ends=True)
+        missing = np.argwhere(np.isnan(self._in(y).cpu().numpy()))
+        if len(missing):
+            raise InputError(
+                f"y is NaN in row {missing[0][0] + 1}, counting from 1: such a row is neither inside an "
+                "interval nor outside, so leave it out"
+            )
         below = self.cdf(np.asarray(y) - 1).ravel() if self.counts else None
         return coverages(self.cdf(y).ravel(), levels, below)
 
@@ -121,8 +136,10 @@ class PredictiveDistribution:
 
     def sample(self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None) -> Floats:
         """Independent draws, shape (n_samples, *shape)."""
-        draws = count("n_samples", n_samples)
-        generator = torch_generator(random_state, self._mixture.mean.device)
+        draws, device = count("n_samples", n_samples), self._mixture.mean.device
+        rows = len(self._mixture.mean)
+        check_fits(f"{draws:,} draws of {rows:,} rows", COPIES * draws * self._mixture.mean.numel(), device)
+        generator = torch_generator(random_state, device)
         return self._out(self._mixture.sample(draws, generator))
 
     def rvs(self, size: int = 1, random_state: int | np.random.RandomState | None = None) -> Floats:
@@ -144,13 +161,14 @@ class PredictiveDistribution:
         return tensor.reshape(self._mixture.mean.shape)
 
 
-def _between(what: str, given: ArrayLike) -> Floats:
-    """Probabilities that are neither none nor all. Raises InputError naming the first that is."""
+def _between(what: str, given: ArrayLike, *, ends: bool = False) -> Floats:
+    """Probabilities, but for `ends` neither none nor all. Raises InputError naming the first that is not."""
     try:
         values = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(f"{what} lies between 0 and 1, and {given!r} is no number") from None
-    outside = values[~((values > 0) & (values < 1))]
+    inside = (values >= 0) & (values <= 1) if ends else (values > 0) & (values < 1)
+    outside = values[~inside]
     if outside.size:
         raise InputError(f"{what} lies between 0 and 1, not at {outside.flat[0]:g}")
     return values

@@ -174,7 +174,7 @@ class FittedNetworks:
     def resolution(self) -> Floats:
         """The step δ of each target, in its own units, for which δ²/12 is the least noise: (k,)."""
         floor = getattr(self.model.likelihood, "floor", 0.0)
-        steps = np.sqrt(12 * floor) * self.target.std
+        steps = np.sqrt(12 * np.asarray(floor)) * self.target.std
         # The step itself is a decimal of few digits; what was done to it since has left traces behind those.
         return np.array([float(f"{step:.10g}") for step in steps])
 

@@ -3,7 +3,8 @@
 The document names its arrays by their SHA-256. New arrays are first written under a name with that digest in
 it, then the document is replaced, and only then do the arrays get their ordinary name. Killed at any moment,
 the folder holds either the old model or the new one, since a document whose arrays do not have their ordinary
-name yet still leads to them.
+name yet still leads to them. Writers hold the folder's lock from the first look at it to the last change of a
+name, and readers share one, so that nobody takes what another is writing for a model, or for debris.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from online_laplace.estimators.model_schema import check_arrays, check_document
 from online_laplace.files import earlier
 from online_laplace.files.atomic import StoreError, reason_of, write_bytes
 from online_laplace.files.folders import check_folder, made_folder
+from online_laplace.files.locks import locked
 from online_laplace.files.paths import check_path
 from online_laplace.files.sealed import (
     DamagedFileError,
@@ -59,15 +61,21 @@ def check_model_folder(folder: Path) -> None:
     """
     check_folder(folder)
     if folder.is_dir():
-        if foreign := _foreign(folder):
-            raise InputError(
-                f"{folder} holds something else ({foreign}): name a new or empty folder, or move it away"
-            )
-        if (folder / DOCUMENT).exists():
-            try:
-                _arrays_of(folder, read_document(folder))
-            except InputError as error:
-                raise InputError(f"{error}; it is not replaced: name another folder, or remove it") from error
+        with locked(folder, shared=True):
+            _check_contents(folder)
+
+
+def _check_contents(folder: Path) -> None:
+    """The same of a folder that is there and held."""
+    if foreign := _foreign(folder):
+        raise InputError(
+            f"{folder} holds something else ({foreign}): name a new or empty folder, or move it away"
+        )
+    if (folder / DOCUMENT).exists():
+        try:
+            _arrays_of(folder, read_document(folder))
+        except InputError as error:
+            raise InputError(f"{error}; it is not replaced: name another folder, or remove it") from error
 
 
 def _foreign(folder: Path) -> str | None:
@@ -87,15 +95,18 @@ def _foreign(folder: Path) -> str | None:
 def write_model(folder: Path, document: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> None:
     """Put a model in the place of an earlier one, or into a new folder; on an error nothing has changed.
 
+    Another that is being written into the same folder is waited for, and then replaced.
+
     Raises:
-        InputError: the folder holds something else, or the disk refuses.
+        InputError: the folder holds something else, is held by somebody else, or the disk refuses.
     """
-    check_model_folder(folder)
+    check_folder(folder)
     place = Path(os.path.realpath(folder))  # a link to a folder stays
     content = arrays_to_bytes(arrays, {"format": FORMAT, "version": VERSION})
     digest = hashlib.sha256(content).hexdigest()
     try:
-        with made_folder(place):
+        with made_folder(place), locked(place):
+            _check_contents(folder)
             leftovers = [path for path in place.iterdir() if _LEFTOVER.fullmatch(path.name)]
             waiting = place / _waiting_name(digest)
             try:
@@ -136,6 +147,8 @@ def read_document(folder: Path) -> dict[str, Any]:
     check_path(folder)
     path = folder / DOCUMENT
     if not path.is_file():
+        if folder.is_file():
+            raise InputError(f"{folder} is a file: name the folder of the model, such as {folder.parent}")
         missing = "no such folder" if not folder.exists() else f"no model in it: there is no {DOCUMENT}"
         raise InputError(f"{folder}: {missing}")
     try:

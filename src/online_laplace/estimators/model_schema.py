@@ -73,7 +73,7 @@ class PartSchema(Strict):
     steps: Count
     weight: Share
     mean_weight: Share
-    likelihood: dict[str, Plain]
+    likelihood: dict[str, Plain | list[float]]  # of several targets a floor each
 
 
 class NetworksSchema(PartSchema):
@@ -117,7 +117,7 @@ class DocumentSchema(Open):
     estimator: str
     settings: dict[str, Plain | list[int]]
     architecture: ArchitectureSchema
-    likelihood: dict[str, Plain] | None = None
+    likelihood: dict[str, Plain | list[float]] | None = None
     features: list[str] | None
     rows: Positive
     weights: Positive
@@ -199,7 +199,7 @@ def _check_networks(
 
 
 def _likelihood(told: Mapping[str, Any]) -> Any:
-    settings = dict(told)
+    settings = {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
     kind = settings.pop("kind", None)
     if kind not in KINDS:
         raise DamagedFileError(f"likelihood.kind: {kind!r} is not known")

@@ -15,15 +15,18 @@ from online_laplace import defaults
 from online_laplace.data.checks import Floats, check_arrays
 from online_laplace.errors import InputError
 from online_laplace.estimators.base import OnlineLaplaceEstimator
-from online_laplace.estimators.checks import checked_groups, checked_weights, count, validated
+from online_laplace.estimators.checks import check_scale, checked_groups, checked_weights, count, validated
 from online_laplace.estimators.distribution import (
+    COPIES,
     PredictiveDistribution,
     torch_generator,
     without_noise,
 )
+from online_laplace.estimators.gradients import with_gradients
 from online_laplace.estimators.pooling import PoolFit, PoolSettings
 from online_laplace.estimators.targets import NOISES, NumericTarget
 from online_laplace.estimators.training import Fit
+from online_laplace.memory import check_fits
 from online_laplace.pool.numbers import Numbers
 
 
@@ -61,7 +64,8 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
             leaves it to the pool, where both take part, and is constant for a named network.
         resolution: The step in which the target was recorded, such as 1 for whole numbers; None finds it out,
             0 is none. The noise is never taken to be less than the rounding to that step.
-        preset: "fast", "balanced" or "best": how large the pool is, and how long it trains.
+        preset: "fast", "balanced" or "best": how large the pool is, and how long it trains. Of a network that
+            is named, or goes on by `warm_start`, it says nothing, and `fit` warns.
         time_limit: Seconds that the fit of a preset may take: candidates and steps are left out to keep it.
         n_jobs: Candidates' members are tasks of joblib; None is a thread a core, or what
             `joblib.parallel_config` says, such as a Dask cluster.
@@ -163,15 +167,21 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
             InputError: a setting or the data cannot be used; the message says what to change.
             TrainingFailedError: no member came to usable weights.
         """
-        with self._unchanged_on_failure():
+        with self._unchanged_on_failure(), with_gradients():
             self.check_settings()
+            self._warn_of_preset()
             rows: Floats
             targets: Floats
             rows, targets = validated(self, X, y, multi_output=True, y_numeric=True, ensure_min_samples=2)
             one_target = targets.ndim == 1
-            rows, targets = check_arrays(rows, targets)
             weight = checked_weights(sample_weight, rows)
-            checked_groups(groups, rows, slice(None))  # refused also where nothing is left out
+            seen = slice(None) if weight is None else weight > 0
+            groups = checked_groups(groups, rows, seen)  # refused also where nothing is left out
+            self._target().check(targets, weight)
+            # A row without weight is not there: neither scaling, range nor resolution knows of it.
+            rows, targets = check_arrays(rows[seen], targets[seen])
+            check_scale(self, rows)
+            weight = None if weight is None else weight[seen]
             if self._is_named:
                 self._adopt(self._train(rows, targets, weight), one_target)
             else:
@@ -215,6 +225,12 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
         X = self._rows(X)
         networks = self._fit.networks
         if return_cov:
+            check_fits(
+                f"the covariance of {len(X):,} rows with one another",
+                COPIES * (len(X) * networks.model.likelihood.outputs) ** 2,
+                networks.rows.X.device,
+                "ask for fewer rows at a time, or for return_std",
+            )
             joint = networks.covariance(X, noise=noise).permute(1, 2, 0).cpu().numpy()
             return self._shaped(networks.mean(X).cpu().numpy()), self._shaped(joint)
         mean = self._shaped(networks.mean(X).cpu().numpy())
@@ -247,6 +263,8 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
         """
         X, n_samples = self._rows(X), count("n_samples", n_samples)
         networks = self._fit.networks
+        numbers = COPIES * n_samples * (len(X) * networks.model.likelihood.outputs + networks.network.d_w)
+        check_fits(f"{n_samples:,} draws of {len(X):,} rows", numbers, networks.rows.X.device)
         generator = torch_generator(random_state, networks.rows.X.device)
         drawn = networks.draw(X, n_samples, generator, noise=noise).permute(1, 2, 0).cpu().numpy()
         return drawn[:, 0, :] if self._one_target else drawn
@@ -255,6 +273,7 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
         """The mean over rows of log p(y | x), summed over targets: higher is better, `score` is R²."""
         check_is_fitted(self)
         rows, targets = validated(self, X, y, multi_output=True, y_numeric=True, reset=False)
+        self._refuse_far(rows)
         predicted = self._distribution(rows, noise=True)
         if targets.shape != predicted.shape:
             raise InputError(f"y has shape {targets.shape}, but the predictions {predicted.shape}")

@@ -106,7 +106,7 @@ def likelihood_in_words(likelihood: Any) -> dict[str, Any]:
 
 def likelihood_from_words(told: Mapping[str, Any]) -> Likelihood:
     """The inverse. Raises InputError for a kind that is not known, or a setting that is not of its type."""
-    settings = dict(told)
+    settings = {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
     kind = known_name("likelihood in the model", settings.pop("kind"), KINDS)
     likelihood: Likelihood = KINDS[kind](**settings)
     try:

@@ -8,11 +8,9 @@ further, and that its folder is as confidential as the data it was fitted to.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +23,9 @@ from online_laplace._version import __version__
 from online_laplace.data.checks import Floats
 from online_laplace.data.scaling import Scaler
 from online_laplace.ensemble.architecture import Architecture
-from online_laplace.errors import InputError, known_name
+from online_laplace.errors import known_name
 from online_laplace.estimators.fitted import FittedNetworks
+from online_laplace.estimators.gradients import with_gradients
 from online_laplace.estimators.model_folder import (
     FORMAT,
     VERSION,
@@ -43,7 +42,14 @@ from online_laplace.estimators.saved_pool import (
     pool_in_words,
     pool_of,
 )
+from online_laplace.estimators.saved_settings import (
+    check_loads_again,
+    plain,
+    settings_from_words,
+    settings_in_words,
+)
 from online_laplace.estimators.training import Fit, FitSummary
+from online_laplace.files.locks import locked
 from online_laplace.train.outcome import Outcome
 from online_laplace.train.trajectory import Snapshots
 from online_laplace.types import Rows
@@ -62,8 +68,11 @@ def save(
     """Write a fitted estimator into the folder `path`, whole or not at all.
 
     `table` says how the columns of a user's file become features, for a model fitted by the command;
-    `held_out` are rows X, y that it was not fitted to. Raises InputError where the folder holds anything but
-    an earlier model, which is replaced, or the disk refuses.
+    `held_out` are rows X, y that it was not fitted to. An earlier model in the folder is replaced.
+
+    Raises:
+        InputError: what would be written could not be loaded again, the folder holds anything but a model,
+            somebody else does not let go of it, or the disk refuses.
     """
     check_is_fitted(estimator)
     fit = estimator._fit
@@ -77,13 +86,7 @@ def save(
     table = table if table is not None else getattr(estimator, "_table", None)
     if table is not None:
         document["table"] = dict(table)
-    try:
-        json.dumps(document, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        broken = error.object[error.start : error.end]
-        raise InputError(
-            f"a name or a label holds {broken!r}, which no file in UTF-8 can hold: rename it"
-        ) from error
+    check_loads_again(document, arrays)
     write_model(Path(path), document, arrays)
 
 
@@ -107,17 +110,20 @@ def load(path: str | os.PathLike[str], device: str | None = None) -> Any:
     Raises:
         InputError: there is no model, it is damaged, of another kind, or of a newer version.
     """
+    with locked(Path(path), shared=True), with_gradients():
+        return _loaded(Path(path), device)
+
+
+def _loaded(folder: Path, device: str | None) -> Any:
+    """The same from a folder that is held, whose document and arrays are then of one model."""
     from online_laplace.estimators.classifier import OnlineLaplaceClassifier
     from online_laplace.estimators.regressor import OnlineLaplaceRegressor
 
     known = {kind.__name__: kind for kind in (OnlineLaplaceRegressor, OnlineLaplaceClassifier)}
-    folder = Path(path)
     document = read_document(folder)
     estimator = known[known_name("estimator in the model", document["estimator"], known)]
     with whole_model(folder):
-        settings = document["settings"] | ({"device": device} if device is not None else {})
-        settings["hidden"] = _tuple(settings["hidden"])
-        model = estimator(**settings)
+        model = estimator(**settings_from_words(document["settings"], device))
         model.check_settings()
         arrays = {name: v.clone().to(model.device) for name, v in read_model_arrays(folder, document).items()}
         scalers = {name: _scaler(name, arrays) for name in ("inputs", "target")}
@@ -140,7 +146,8 @@ def load(path: str | os.PathLike[str], device: str | None = None) -> Any:
 
 def read_held_out(folder: Path) -> tuple[Floats, Floats] | None:
     """The rows X, y that a saved model was not fitted to, if it has any. Raises InputError."""
-    arrays = read_model_arrays(folder, read_document(folder))
+    with locked(folder, shared=True):
+        arrays = read_model_arrays(folder, read_document(folder))
     if "held_out.X" not in arrays:
         return None
     return arrays["held_out.X"].numpy(), arrays["held_out.y"].numpy()
@@ -148,17 +155,14 @@ def read_held_out(folder: Path) -> tuple[Floats, Floats] | None:
 
 def _document(estimator: OnlineLaplaceEstimator) -> dict[str, Any]:
     fit = estimator._fit
-    settings = estimator.get_params()
-    if not isinstance(settings["random_state"], Integral):
-        settings["random_state"] = None  # a generator's state is not a setting
     names = getattr(estimator, "feature_names_in_", None)
     document = {
         "format": FORMAT,
         "version": VERSION,
         "package_version": __version__,
         "estimator": type(estimator).__name__,
-        "settings": {name: _plain(value) for name, value in settings.items()},
-        "architecture": _plain(fit.fixed),
+        "settings": settings_in_words(estimator),
+        "architecture": plain(fit.fixed),
         "likelihood": likelihood_in_words(fit.networks.model.likelihood),
         **estimator._extras(),
         "features": None if names is None else [str(name) for name in names],
@@ -232,16 +236,3 @@ def _in_file(name: str) -> str:
 def _in_memory(name: str) -> str:
     """The inverse of `_in_file`."""
     return name.replace("state.trail.", "state.snapshots.")
-
-
-def _plain(value: Any) -> Any:
-    """Numbers of numpy and tuples as JSON has them."""
-    if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [_plain(part) for part in value]
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Protocol
@@ -12,7 +13,9 @@ from online_laplace.data.checks import Floats
 from online_laplace.data.resolution import resolution
 from online_laplace.data.scaling import Scaler
 from online_laplace.errors import InputError, known_name
+from online_laplace.estimators.values import column_names
 from online_laplace.likelihood import Categorical, Gaussian, Likelihood, Poisson, StudentT, VaryingGaussian
+from online_laplace.likelihood.floor import Floor
 
 LIKELIHOODS = ("gaussian", "student-t", "poisson")
 NOISES = ("constant", "varying")
@@ -54,13 +57,22 @@ class NumericTarget:
             raise InputError(f"resolution must be zero, a positive number or None, not {step!r}")
         return cls(likelihood, noise, None if step is None else float(step), likelihood == "student-t")
 
+    def check(self, y: Floats, weight: Floats | None) -> None:
+        """Refuse targets of rows with a weight that the likelihood cannot have. Raises InputError."""
+        y = y.reshape(len(y), -1)
+        if self.likelihood == "poisson":
+            _check_counts(y, weight)
+        elif self.step is not None:
+            _check_step(self.step, y if weight is None else y[weight > 0])
+
     def prepare(self, y: Floats, weight: Floats | None) -> tuple[Scaler, Likelihood]:
         """Standardise, unless the target counts."""
         k = y.shape[1]
+        self.check(y, weight)
         if self.likelihood == "poisson":
-            _check_counts(y)
             return Scaler(np.zeros(k), np.ones(k)), Poisson(k)
-        scaler = robust_scaler(y, weight) if self.robust else Scaler.fit(y, weight)
+        names = column_names("target", k, None)
+        scaler = robust_scaler(y, weight, names) if self.robust else Scaler.fit(y, weight, names=names)
         floor = self.floor(y, scaler)
         if self.likelihood == "student-t":
             return scaler, StudentT(k, floor=floor)
@@ -73,9 +85,10 @@ class NumericTarget:
         found = [resolution(column) if self.step is None else self.step for column in y.T]
         return np.array(found, dtype=np.float64)
 
-    def floor(self, y: Floats, scaler: Scaler) -> float:
-        """The least noise variance of any target, on the scale that the networks see."""
-        return float(((self.steps(y) / scaler.std) ** 2).min() / 12)
+    def floor(self, y: Floats, scaler: Scaler) -> Floor:
+        """The least noise variance of each target, or of all, on the scale that the networks see."""
+        each = (self.steps(y) / scaler.std) ** 2 / 12
+        return float(each[0]) if (each == each[0]).all() else tuple(each.tolist())
 
 
 @dataclass(frozen=True)
@@ -88,17 +101,18 @@ class ClassTarget:
         return Scaler(np.zeros(k), np.ones(k)), Categorical(k)
 
 
-def robust_scaler(y: Floats, weight: Floats | None = None) -> Scaler:
+def robust_scaler(y: Floats, weight: Floats | None, names: Sequence[str]) -> Scaler:
     """Mean and std of the rows near the median, which gross errors cannot stretch."""
-    return Scaler(*np.transpose([_central(column, weight) for column in y.T]))
+    each = [_central(column, weight, name) for column, name in zip(y.T, names, strict=True)]
+    return Scaler(*np.transpose(each))
 
 
-def _central(y: Floats, weight: Floats | None) -> tuple[float, float]:
+def _central(y: Floats, weight: Floats | None, name: str) -> tuple[float, float]:
     low, middle, high = _quartiles(y, weight)
     spread = (high - low) / 1.349  # the std of a Gaussian with these quartiles
     # Where half the rows have one value, quartiles say nothing.
     near = np.abs(y - middle) <= (FAR * spread if spread > 0 else np.inf)
-    scaler = Scaler.fit(y[near], None if weight is None else weight[near])
+    scaler = Scaler.fit(y[near], None if weight is None else weight[near], names=[name])
     return float(scaler.mean), float(scaler.std)
 
 
@@ -110,8 +124,22 @@ def _quartiles(y: Floats, weight: Floats | None) -> Floats:
     return found
 
 
-def _check_counts(y: Floats) -> None:
-    bad = np.argwhere((y < 0) | (y != np.floor(y)))
+def _check_step(step: float, y: Floats) -> None:
+    """Values that were recorded in steps differ by at least one of them."""
+    for j, column in enumerate(y.T):
+        with np.errstate(over="ignore"):
+            spread = float(column.max() - column.min())
+        if 0 < spread < step * (1 - 1e-9):  # the difference of two decimals rounds
+            raise InputError(
+                f"resolution is the step in which the target was recorded, and {step:g} is more than the "
+                f"values of target {j + 1} differ by, {spread:g}: give a smaller one, None to find it out, "
+                "or 0 for none"
+            )
+
+
+def _check_counts(y: Floats, weight: Floats | None) -> None:
+    counted = True if weight is None else weight[:, None] > 0
+    bad = np.argwhere(((y < 0) | (y != np.floor(y))) & counted)
     if len(bad):
         i, j = bad[0]
         raise InputError(

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from online_laplace.data.checks import Floats
+from online_laplace.estimators.checks import validated
 
 # The training rows are kept standardised; the way back rounds.
 ROUNDING = 1e-12
@@ -30,7 +31,8 @@ class TrainingRangeMixin:
         A network knows nothing of what is beyond them: `outside_training_range(X).any(axis=1)` are the rows
         whose predictions, and whose error bars, are extrapolations.
         """
-        rows: Floats = self._rows(X)
+        check_is_fitted(self)
+        rows: Floats = validated(self, X, reset=False)  # however far, which is what is asked
         lowest, highest = self.training_range()
         margin = ROUNDING * np.maximum(np.abs(lowest), np.abs(highest))
         return (rows < lowest - margin) | (rows > highest + margin)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -43,9 +44,10 @@ def write_bytes(path: Path, content: bytes) -> None:
 def part_of(target: Path) -> Path:
     """Where a file is written before it is moved in: beside its place, under a name that fits as well.
 
-    The process id keeps two writers of the same file out of each other's way: the last one wins, whole.
+    The ids of process and thread keep two writers of the same file out of each other's way: the last one
+    wins, whole.
     """
-    end = f".{os.getpid()}.part"
+    end = f".{os.getpid()}.{threading.get_native_id()}.part"
     # A file's own name may have all the bytes that a name can; half of a character is as good as none.
     name = os.fsencode(target.name)[: _LONGEST_NAME - len(end) - 1].decode(errors="ignore")
     return target.with_name(f".{name}{end}")

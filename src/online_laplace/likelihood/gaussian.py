@@ -10,7 +10,7 @@ from torch import Tensor
 
 from online_laplace.errors import InputError
 from online_laplace.likelihood.base import Local, standard_normal
-from online_laplace.likelihood.floor import check_floor
+from online_laplace.likelihood.floor import Floor, check_floor, floor_like
 from online_laplace.predictive.gaussian import GaussianPredictive
 from online_laplace.types import Count
 
@@ -21,18 +21,21 @@ class Gaussian:
 
     1/β is never learnt below `floor`, the least noise variance in the network's units: for a target recorded
     in steps of δ, δ²/12 over the square of its std. Where MacKay's β would be above 1/floor it is 1/floor
-    itself, and `at_floor` says so: there the evidence would rise still, if the noise could fall.
+    itself, and `at_floor` says so: there the evidence would rise still, if the noise could fall. Outputs
+    with a β each may have a floor each, too.
     """
 
     targets: int = 1
     scales: int = 1
-    floor: float = 0.0
+    floor: Floor = 0.0
 
     def __post_init__(self) -> None:
         """Refuse a number of precisions that fits neither all outputs nor each, and what is no floor."""
-        check_floor(self.floor)
+        check_floor(self.floor, self.targets)
         if self.scales not in (1, self.targets):
             raise InputError(f"{self.targets} outputs have one β or one each, not {self.scales}")
+        if isinstance(self.floor, tuple) and self.scales != self.targets:
+            raise InputError("outputs with a least noise variance each need one β each")
 
     @property
     def outputs(self) -> int:
@@ -64,11 +67,11 @@ class Gaussian:
         if isinstance(residuals, Tensor):
             residuals = residuals.unsqueeze(-1)
         learnt = (residuals - spent) / misfit
-        return learnt.clamp(max=1 / self.floor) if self.floor else learnt
+        return torch.minimum(learnt, 1 / floor_like(learnt, self.floor)) if self.floor else learnt
 
     def at_floor(self, beta: Tensor) -> Tensor:
         """Which precisions (…, b) the floor holds, to be told wherever the noise is: bool."""
-        return beta >= (1 / self.floor if self.floor else math.inf)
+        return beta >= (1 / floor_like(beta, self.floor) if self.floor else math.inf)
 
     @property
     def mean_is_output(self) -> bool:

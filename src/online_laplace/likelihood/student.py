@@ -10,8 +10,10 @@ from torch import Tensor
 
 from online_laplace.likelihood.base import Local, WithoutScale, standard_normal
 from online_laplace.likelihood.floor import (
+    Floor,
     check_floor,
     expected_variance,
+    floor_like,
     learnt_share,
     log_variance,
     log_variance_change,
@@ -42,11 +44,11 @@ class StudentT(WithoutScale):
     """
 
     targets: int = 1
-    floor: float = 0.0
+    floor: Floor = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what is no floor."""
-        check_floor(self.floor)
+        check_floor(self.floor, self.targets)
 
     @property
     def outputs(self) -> int:
@@ -111,7 +113,7 @@ class StudentT(WithoutScale):
         mean, s, t = f.split(self.targets, dim=-1)
         half = 0.5 / _inverse_freedom(t)[0]
         squares = torch._standard_gamma(half, generator=generator) / half
-        sigma = (self.floor + s.exp()).sqrt()
+        sigma = (floor_like(s, self.floor) + s.exp()).sqrt()
         return mean + sigma * standard_normal(mean, generator) * squares.rsqrt()
 
     def predict(self, f: Tensor, covariance: Tensor, beta: Tensor) -> StudentPredictive:

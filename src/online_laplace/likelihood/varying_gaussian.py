@@ -10,8 +10,10 @@ from torch import Tensor
 
 from online_laplace.likelihood.base import Local, WithoutScale, standard_normal
 from online_laplace.likelihood.floor import (
+    Floor,
     check_floor,
     expected_variance,
+    floor_like,
     learnt_share,
     log_variance,
     log_variance_change,
@@ -29,11 +31,11 @@ class VaryingGaussian(WithoutScale):
     """
 
     targets: int = 1
-    floor: float = 0.0
+    floor: Floor = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what is no floor."""
-        check_floor(self.floor)
+        check_floor(self.floor, self.targets)
 
     @property
     def outputs(self) -> int:
@@ -66,7 +68,7 @@ class VaryingGaussian(WithoutScale):
 
     def sample(self, f: Tensor, beta: Tensor, generator: torch.Generator) -> Tensor:
         mean, s = f.split(self.targets, dim=-1)
-        return mean + standard_normal(mean, generator) * (self.floor + s.exp()).sqrt()
+        return mean + standard_normal(mean, generator) * (floor_like(s, self.floor) + s.exp()).sqrt()
 
     def predict(self, f: Tensor, covariance: Tensor, beta: Tensor) -> GaussianPredictive:
         """Mean μ, the variance the weights leave it, and the expected noise: e^(s + ½ var s) at floor 0."""

@@ -12,6 +12,7 @@ from joblib import delayed
 from torch import Tensor
 
 from online_laplace.likelihood import Categorical, Likelihood, VaryingGaussian
+from online_laplace.likelihood.floor import floor_like
 from online_laplace.pool.candidates import Forest
 from online_laplace.pool.folds import LeftOut
 from online_laplace.pool.members import parallel
@@ -51,7 +52,8 @@ class GrownForest:
 def _outputs(likelihood: Likelihood, value: Tensor, error: Tensor, trees: int) -> Tensor:
     """What averages over trees are to a likelihood: mean and log variance, or logs of probabilities."""
     if isinstance(likelihood, VaryingGaussian):
-        above = (error - likelihood.floor).clamp(min=LEAST_VARIANCE)  # the likelihood adds its floor
+        floor = floor_like(error, likelihood.floor)
+        above = (error - floor).clamp(min=LEAST_VARIANCE)  # the likelihood adds its floor
         return torch.cat([value, above.log()], dim=-1)
     assert isinstance(likelihood, Categorical)
     unknown = IGNORANT_TREES / value.shape[-1]

@@ -21,6 +21,7 @@ from online_laplace.estimators.model_folder import read_document, whole_model
 from online_laplace.estimators.regressor import OnlineLaplaceRegressor
 from online_laplace.estimators.saving import load, read_held_out, save
 from online_laplace.files.earlier import CLASS, OUTSIDE, PROBABILITY, QUANTILE
+from online_laplace.files.locks import locked
 from online_laplace.files.sealed import DamagedFileError
 from online_laplace.tables.cells import texts_of
 from online_laplace.tables.columns import Columns
@@ -167,6 +168,11 @@ class TableModel:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> TableModel:
         """Read what `save` wrote. Raises InputError."""
+        with locked(Path(path), shared=True):  # all parts of one model, whoever saves another meanwhile
+            return cls._loaded(path)
+
+    @classmethod
+    def _loaded(cls, path: str | os.PathLike[str]) -> TableModel:
         import pandas as pd
 
         table: dict[str, Any] | None = read_document(Path(path)).get("table")
