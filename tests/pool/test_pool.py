@@ -186,7 +186,7 @@ def test_the_factor_of_a_mixture_is_that_of_its_definition(freedom):
     there = torch.ones(1, n, dtype=torch.bool)
     nu = torch.full((c, 1, n), freedom, dtype=torch.float64)
     counted = torch.ones(n, dtype=torch.float64)
-    components = HeldOutComponents(mean, variance, variance, nu, weights, truth, there, counted)
+    components = HeldOutComponents(mean, variance, variance, nu, weights, truth, there, counted, 0 * truth)
     factor = components.factor(members=1)
 
     def drawn_towards_the_middle(f):
@@ -209,7 +209,7 @@ def test_calibration_costs_next_to_nothing_of_the_log_density_even_beside_gross_
     y[::40] *= 10
     zero, same = torch.zeros(1, 1, n, dtype=torch.float64), torch.ones(1, 1, n, dtype=torch.float64)
     there, counted = torch.ones(1, n, dtype=torch.bool), torch.ones(n, dtype=torch.float64)
-    held_out = HeldOutComponents(zero, same, same, same / 0, one, y, there, counted)
+    held_out = HeldOutComponents(zero, same, same, same / 0, one, y, there, counted, 0 * y)
     factor = held_out.factor(members=1)
 
     def log_density(f):
@@ -238,7 +238,7 @@ def test_the_factor_of_many_members_is_continued_from_one_and_two():
         there = torch.ones(count, n, dtype=torch.bool)
         variance = torch.full((1, count, n), 0.5, dtype=torch.float64)
         gaussian = torch.full_like(variance, torch.inf)
-        return HeldOutComponents(members(count), variance, variance, gaussian, one, y, there, counted)
+        return HeldOutComponents(members(count), variance, variance, gaussian, one, y, there, counted, 0 * y)
 
     continued = held_out(2).factor(members=10)
     ten = held_out(10)

@@ -16,6 +16,7 @@ from online_laplace.data.scaling import Scaler
 from online_laplace.estimators.fitted import FittedNetworks
 from online_laplace.estimators.fitted_forest import FittedForest
 from online_laplace.likelihood import StudentT
+from online_laplace.likelihood.floor import floor_like
 from online_laplace.model.mlp import MLP
 from online_laplace.model.model import Model
 from online_laplace.pool.candidates import AnyCandidate
@@ -118,8 +119,8 @@ class FittedPool:
     @property
     def _least_noise(self) -> Tensor:
         """δ²/12 of each target, in the user's units: (1, k)."""
-        floor: float = getattr(self.leader.likelihood, "floor", 0.0)
-        return floor * self.leader.units.std.square()
+        std = self.leader.units.std
+        return floor_like(std, getattr(self.leader.likelihood, "floor", 0.0)) * std.square()
 
     @one_thread_each()
     def covariance(self, X: Floats, *, noise: bool) -> Tensor:

@@ -58,8 +58,8 @@ class HeldOutComponents:
     """Student's t of targets that were left out: mean, scales, ν (c, times, n), of weight (c,) each.
 
     Of Gaussians ν = ∞, and squared scales are variances: that of a new observation, and how much of it is
-    noise, which is never made less than `least_noise`. `there` (times, n) says which targets were left out so
-    often; target i of y (n,) counts `counted` (n,).
+    noise, which is never made less than `least_noise` (n,). `there` (times, n) says which targets were left
+    out so often; target i of y (n,) counts `counted` (n,).
     """
 
     mean: Tensor
@@ -70,7 +70,7 @@ class HeldOutComponents:
     y: Tensor
     there: Tensor
     counted: Tensor
-    least_noise: float = 0.0
+    least_noise: Tensor
 
     def factor(self, members: int) -> float:
         """The factor for a mixture of so many members; where no row was left out twice, that of one."""
@@ -88,7 +88,7 @@ class HeldOutComponents:
         wide for all others; yet those rows cost most, so that it is followed where the other would cost much.
         """
         mixture, y, counted = self._mixture(times, rows), self.y[rows, None], self.counted[rows, None]
-        share, least = counted / counted.sum(), y.new_tensor(self.least_noise)
+        share, least = counted / counted.sum(), self.least_noise[rows, None]
 
         def drawn(log_factor: float) -> Mixture:
             return mixture.drawn_in(inwards(mixture, math.exp(log_factor)), least)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from online_laplace.data.scaling import Scaler
 from online_laplace.likelihood.base import Likelihood
+from online_laplace.likelihood.floor import floor_like
 from online_laplace.pool.narrowing import HeldOutComponents
 from online_laplace.pool.pool import Problem
 from online_laplace.pool.training import Predicting, Stage
@@ -90,6 +91,7 @@ class Numbers:
             entry.weight / count for entry, count in zip(used, counts, strict=True) for _ in range(count)
         ]
         counted = torch.ones_like(rows.y) if rows.weight is None else rows.weight.unsqueeze(-1)
+        floor = getattr(problem.likelihood_of(used[0].candidate.noise), "floor", 0.0)
         return HeldOutComponents(
             collected("mean"),
             collected("squared_scale"),
@@ -99,7 +101,7 @@ class Numbers:
             rows.y.flatten(),
             there.repeat_interleave(rows.targets, -1),
             counted.expand_as(rows.y).flatten(),
-            getattr(problem.likelihood_of(used[0].candidate.noise), "floor", 0.0),
+            floor_like(rows.y, floor).flatten(),
         ).factor(members)
 
     def scores(self, entry: Entry, rows: Rows, target: Scaler) -> dict[str, Any]:
