@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from joblib import Parallel, cpu_count, delayed, parallel_config
+from joblib.externals.loky.backend import resource_tracker as joblib_tracker
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from threadpoolctl import threadpool_limits
 
@@ -179,7 +180,9 @@ def _ctrl_c_held_back() -> Iterator[None]:
     if sys.platform == "win32":
         yield
         return
-    resource_tracker.ensure_running()  # begun later, it would let Ctrl-C in again
+    # Begun later, they would let Ctrl-C in again; joblib's own does so before version 1.6.
+    for tracker in (resource_tracker, joblib_tracker):
+        tracker.ensure_running()
     with _ctrl_c_noted():
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
