@@ -73,7 +73,7 @@ class PartSchema(Strict):
     steps: Count
     weight: Share
     mean_weight: Share
-    likelihood: dict[str, Plain]
+    likelihood: dict[str, Plain | list[float]]
 
 
 class NetworksSchema(PartSchema):
@@ -117,7 +117,7 @@ class DocumentSchema(Open):
     estimator: str
     settings: dict[str, Plain | list[int]]
     architecture: ArchitectureSchema
-    likelihood: dict[str, Plain] | None = None
+    likelihood: dict[str, Plain | list[float]] | None = None
     features: list[str] | None
     rows: Positive
     weights: Positive

@@ -55,11 +55,11 @@ class NumericTarget:
         return cls(likelihood, noise, None if step is None else float(step), likelihood == "student-t")
 
     def prepare(self, y: Floats, weight: Floats | None) -> tuple[Scaler, Likelihood]:
-        """Standardise, unless the target counts."""
+        """Standardise, unless the target counts: then its mean is the rate that outputs are relative to."""
         k = y.shape[1]
         if self.likelihood == "poisson":
             _check_counts(y)
-            return Scaler(np.zeros(k), np.ones(k)), Poisson(k)
+            return Scaler(np.zeros(k), np.ones(k)), Poisson(k, _mean_counts(y, weight))
         scaler = robust_scaler(y, weight) if self.robust else Scaler.fit(y, weight)
         floor = self.floor(y, scaler)
         if self.likelihood == "student-t":
@@ -117,3 +117,10 @@ def _check_counts(y: Floats) -> None:
         raise InputError(
             f"likelihood='poisson' is for counts 0, 1, 2, …, but target {j + 1} is {y[i, j]:g} in row {i + 1}"
         )
+
+
+def _mean_counts(y: Floats, weight: Floats | None) -> tuple[float, ...]:
+    found = np.average(y, axis=0, weights=weight)
+    for j in np.flatnonzero(found == 0):
+        raise InputError(f"target {j + 1} is 0 in every row that counts: there is nothing to learn")
+    return tuple(found.tolist())
