@@ -43,6 +43,7 @@ LIKELIHOODS: dict[str, Likelihood] = {
     "Student's t over a floor for each target": StudentT(2, floor=(0.2, 0.0)),
     "counts": Poisson(),
     "counts of two kinds": Poisson(2),
+    "counts about their own means": Poisson(2, rates=(3.0, 0.2)),
     "one logit": Bernoulli(),
     "two classes": Categorical(2),
     "three classes": Categorical(3),
@@ -101,7 +102,11 @@ def log_density(likelihood: Likelihood, f: Tensor, y: Tensor, beta: Tensor) -> T
         sigma, nu = (torch.tensor(likelihood.floor, dtype=s.dtype) + s.exp()).sqrt(), 4 + 4 * t.exp()
         return dist.StudentT(nu, mean, sigma, validate_args=False).log_prob(y).sum()
     if isinstance(likelihood, Poisson):
-        return dist.Poisson(f.exp(), validate_args=False).log_prob(y).sum()
+        return (
+            dist.Poisson(f.exp() * f.new_tensor(likelihood.rates or (1.0,)), validate_args=False)
+            .log_prob(y)
+            .sum()
+        )
     if isinstance(likelihood, Bernoulli):
         return dist.Bernoulli(logits=f, validate_args=False).log_prob(y).sum()
     return dist.Categorical(logits=f, validate_args=False).log_prob(y.argmax(-1)).sum()

@@ -92,7 +92,8 @@ def exact_loss(likelihood, f, y):
             for each in zip(floors(likelihood), f[:k], f[k : 2 * k], f[2 * k :], y, strict=True)
         )
     if isinstance(likelihood, Poisson):
-        return sum(mpmath.exp(a) - b * a for a, b in zip(f, y, strict=True))
+        each = zip(f, y, likelihood.rates or (1.0,) * len(f), strict=True)
+        return sum(rate * mpmath.exp(a) - b * a for a, b, rate in each)
     if isinstance(likelihood, Bernoulli):
         return mpmath.log(1 + mpmath.exp(f[0])) - y[0] * f[0]
     chosen = sum(a * b for a, b in zip(f, y, strict=True))

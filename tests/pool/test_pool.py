@@ -134,6 +134,20 @@ def test_no_weights_of_a_grid_have_a_smaller_squared_error(seed):
         assert best <= (y - means @ torch.tensor(other, dtype=torch.float64)).square().sum() + 1e-6
 
 
+def test_a_part_that_is_beyond_all_bounds_has_no_weight_and_harms_no_other():
+    y = normal(30, seed=0)
+    good = torch.stack([y + normal(30, seed=1), y + 2 * normal(30, seed=2)], dim=-1)
+    expected = squared_error_weights(good, y)
+    for wild in (1e20, 1e140, 1e200, torch.inf):
+        means = torch.cat([good, wild * normal(30, 1, seed=3)], dim=-1)
+        weights = squared_error_weights(means, y)
+        if wild < 1e150:  # of so little weight it is a number like others
+            assert (y - means @ weights).square().sum() <= (y - good @ expected).square().sum() + 1e-6
+            assert weights[2] < 1e-15
+        else:
+            torch.testing.assert_close(weights, torch.cat([expected, torch.zeros(1).double()]))
+
+
 def test_training_goes_on_from_one_length_to_the_next_as_if_it_had_not_stopped():
     assert snapshot_steps(30, 5) == [18, 21, 24, 27, 30] and snapshot_steps(3, 5) == [1, 2, 3]
     rows = ridges(40, replicas=(2,))

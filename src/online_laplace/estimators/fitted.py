@@ -22,6 +22,7 @@ from online_laplace.model.model import Model
 from online_laplace.model.prior import Hyper
 from online_laplace.pool.views import View, everything
 from online_laplace.posterior.posterior import Posterior
+from online_laplace.predictive.counts import CountPredictive
 from online_laplace.predictive.distribution import Component, mixture_of
 from online_laplace.threads import one_thread_each, replica_threads
 from online_laplace.train.trajectory import Snapshots
@@ -152,6 +153,8 @@ class FittedNetworks:
             if len(chosen) == 0:
                 continue
             each = posterior.sample(rows, len(chosen), generator, noise=noise)
+            if not each.isfinite().all():  # as a count of a rate that is
+                raise TrainingFailedError("a function that was drawn is beyond all numbers at some rows")
             drawn[chosen] = each[..., : self.rows.targets]
         return self.units.inverse(drawn)
 
@@ -264,6 +267,11 @@ def _sound(predicted: Component) -> Component:
         raise TrainingFailedError(
             "the curvature of a network gives negative variances at these rows: the noise or the weight "
             "decay became too small for its numbers; train fewer steps, or fewer hidden units"
+        )
+    if isinstance(predicted, CountPredictive) and predicted.boundless.any():
+        raise TrainingFailedError(
+            "the rate of counts is beyond all numbers at some of these rows: its logarithm is up to "
+            f"{float(predicted.log_rate.max()):.3g}; they are too far from the rows of training"
         )
     # Rounding can take a variance that is zero just below it.
     return predicted.without_rounding()

@@ -73,7 +73,7 @@ class PartSchema(Strict):
     steps: Count
     weight: Share
     mean_weight: Share
-    likelihood: dict[str, Plain | list[float]]  # of several targets a floor each
+    likelihood: dict[str, Plain | list[float]]  # of several targets a floor or a mean count each
 
 
 class NetworksSchema(PartSchema):

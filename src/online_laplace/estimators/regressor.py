@@ -27,6 +27,7 @@ from online_laplace.estimators.pooling import PoolFit, PoolSettings
 from online_laplace.estimators.targets import NOISES, NumericTarget
 from online_laplace.estimators.training import Fit
 from online_laplace.memory import check_fits
+from online_laplace.pool.counts import Counts
 from online_laplace.pool.numbers import Numbers
 
 
@@ -78,8 +79,8 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
         beta_: The noise precision, 1 / noise_std_².
         leaderboard_: Only of a pool: a dict for every candidate at every length of training, the heaviest
             first: `candidate`, `steps`, `weight` in the predictive distribution, `mean_weight` in `predict`,
-            `log_likelihood` and `rmse` out of fold, `log_evidence`, `seconds`, `outcome`. Of a forest `steps`
-            and `log_evidence` are None.
+            `log_likelihood` and `rmse` out of fold, `log_evidence`, `seconds`, `outcome`; of counts
+            `dispersion`. Of a forest `steps` and `log_evidence` are None.
         alpha_: The weights' prior precision (inputs and target standardised): a float, or one per group of
             `groups_`. The members' prior variances are averaged. This and the next five are, of a pool, those
             of its heaviest network.
@@ -185,7 +186,8 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
             if self._is_named:
                 self._adopt(self._train(rows, targets, weight), one_target)
             else:
-                self._adopt(self._train_pool(rows, targets, weight, groups, Numbers()), one_target)
+                kind = Counts() if self.likelihood == "poisson" else Numbers()
+                self._adopt(self._train_pool(rows, targets, weight, groups, kind), one_target)
         self._warn_of_failures()
         return self
 

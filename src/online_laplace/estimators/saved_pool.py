@@ -108,9 +108,9 @@ def likelihood_from_words(told: Mapping[str, Any]) -> Likelihood:
     """The inverse. Raises InputError for a kind that is not known, or a setting that is not of its type."""
     settings = {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
     kind = known_name("likelihood in the model", settings.pop("kind"), KINDS)
-    likelihood: Likelihood = KINDS[kind](**settings)
+    KINDS[kind](**settings)  # it has words of its own for what it refuses
     try:
-        TypeAdapter(KINDS[kind]).validate_json(json.dumps(settings), strict=True)
+        likelihood: Likelihood = TypeAdapter(KINDS[kind]).validate_json(json.dumps(settings), strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from online_laplace.likelihood.base import Local, WithoutScale
-from online_laplace.likelihood.series import softplus_change
 from online_laplace.predictive.categorical import CategoricalPredictive
+from online_laplace.predictive.series import softplus_change
 
 
 @dataclass(frozen=True)

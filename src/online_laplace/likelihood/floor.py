@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from online_laplace.errors import InputError
-from online_laplace.likelihood.series import softplus_change
+from online_laplace.predictive.series import softplus_change
 
 # The variance of log σ² up to which its tangent model is taken at its word. Where rows say less about the
 # noise, as far from all of them, E[σ²] is made by tails that no row has anything to say of: with a doubt of a

@@ -18,8 +18,8 @@ from online_laplace.likelihood.floor import (
     log_variance,
     log_variance_change,
 )
-from online_laplace.likelihood.series import log_excess
 from online_laplace.predictive import freedom
+from online_laplace.predictive.series import log_excess
 from online_laplace.predictive.student import StudentPredictive
 
 

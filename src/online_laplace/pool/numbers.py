@@ -27,15 +27,13 @@ class Numbers:
     """Densities and means, and a mixture that is made as narrow as its members together deserve."""
 
     def describe(self, posterior: Predicting, left_out: Rows) -> dict[str, Tensor]:
-        """The log density of every target, its mean and, but of counts, squared scale and ν: (r, b, k)."""
+        """The log density of every target, its mean, noise, squared scale and ν: (r, b, k)."""
         predicted: Any = posterior.predict(left_out.X)
         # A curvature that gives negative variances is worthless: what has one gets no weight.
         density = predicted.log_density(left_out.y).masked_fill(predicted.negative, torch.nan)
         said = {"log_density": density, "mean": predicted.mean}
         if isinstance(predicted, GaussianPredictive):
             predicted = StudentPredictive.of_gaussian(predicted)
-        if not isinstance(predicted, StudentPredictive):
-            return {**said, "noise": predicted.noise_variance.expand_as(predicted.mean)}
         # Of heavy tails the scale says more about the noise than the variance.
         said["noise"] = predicted.noise_scale.expand_as(predicted.mean)
         said["squared_scale"] = predicted.spread + predicted.noise_scale
@@ -50,23 +48,28 @@ class Numbers:
         """The mixture of a row's members that left it out: its log density and mean, (n, k)."""
         n, said = problem.rows.n, stage.said["log_density"]
         density, there = problem.left_out.by_row(torch.logsumexp(said, 1) - math.log(said.shape[1]), n)
-        times = there.sum(0).clamp(min=1).unsqueeze(-1)
+        trust = self.mean_over_times(stage.said["trust"], problem) if "trust" in stage.said else None
+        mean = self.mean_over_times(stage.said["mean"], problem)
+        return Judged(mean_density(density, there), mean, trust=trust)
 
-        def mean_over_times(values: Tensor) -> Tensor:
-            return problem.left_out.by_row(values.mean(1), n)[0].sum(0) / times
-
-        trust = mean_over_times(stage.said["trust"]) if "trust" in stage.said else None
-        return Judged(mean_density(density, there), mean_over_times(stage.said["mean"]), trust=trust)
+    def mean_over_times(self, values: Tensor, problem: Problem) -> Tensor:
+        """The mean of values (r, c, b, k) over a row's networks, of members that left it out: (n, k)."""
+        each, there = problem.left_out.by_row(values.mean(1), problem.rows.n)
+        return each.sum(0) / there.sum(0).clamp(min=1).unsqueeze(-1)
 
     def predicting(self, likelihood: Likelihood, judged: Judged) -> Likelihood:
         """The likelihood as it is: nothing about it was chosen by the rows left out."""
         return likelihood
 
+    def noise(self, entry: Entry) -> Tensor:
+        """What each network takes for noise at the rows it left out: (r, c, b, k)."""
+        return entry.stage.said["noise"]
+
     def noise_variance(self, entries: list[Entry], problem: Problem, narrowing: float) -> Tensor:
         """The noise of the mixture, an average over the rows left out: (k,)."""
         total = problem.rows.y.new_zeros(problem.rows.targets)
         for entry in (entry for entry in entries if entry.weight > 0):
-            said = entry.stage.said["noise"].mean(1)
+            said = self.noise(entry).mean(1)
             by_row, there = problem.left_out.by_row(said, problem.rows.n)
             each = by_row.sum(0) / there.sum(0).clamp(min=1).unsqueeze(-1)
             some = there.any(0)
@@ -74,11 +77,11 @@ class Numbers:
         return narrowing**2 * total
 
     def narrowing(self, entries: list[Entry], problem: Problem, members: int) -> float:
-        """The factor by which the mixture of all entries is made narrower; of counts 1."""
+        """The factor by which the mixture of all entries is made narrower."""
         used = [entry for entry in entries if entry.weight > 0]
         rows, left_out = problem.rows, problem.left_out
         there = left_out.by_row(used[0].stage.said["mean"][:, 0], rows.n)[1]
-        if "squared_scale" not in used[0].stage.said or not there.any():
+        if not there.any():
             return 1.0
 
         def collected(name: str) -> Tensor:

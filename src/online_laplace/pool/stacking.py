@@ -43,17 +43,20 @@ def squared_error_weights(means: Tensor, y: Tensor, weight: Tensor | None = None
 
     `means` (…, n, c), `y` (…, n); `weight` (…, n) says how much each row counts. By non-negative least
     squares, in which one more row, far heavier than all others, asks for the sum. A part that has no number
-    for some row gets no weight.
+    for some row, or whose numbers have no square, gets no weight.
     """
     root = torch.ones_like(y) if weight is None else weight.sqrt()
     A = (root.unsqueeze(-1) * means).reshape(-1, *means.shape[-2:]).cpu().numpy()
     b = (root * y).reshape(-1, y.shape[-1]).cpu().numpy()
     found = []
     for each, target in zip(A, b, strict=True):
-        usable = np.isfinite(each).all(0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            sizes = np.linalg.norm(each, axis=0)
+        usable = np.isfinite(sizes)
         each = np.where(usable, each, 0)
-        # At least the size of the targets, since the means of a part may be zero.
-        heavy = SUM_TO_ONE * max(float(np.linalg.norm(each)), float(np.linalg.norm(target)), 1.0)
+        # The least error is no larger than that of the smallest part: one that is far off has no say in what
+        # is heavy, or the others would lose their digits. And the means of a part may be zero.
+        heavy = SUM_TO_ONE * max(float(sizes[usable].min()), float(np.linalg.norm(target)), 1.0)
         weights, _ = nnls(np.vstack([each, heavy * usable[None]]), np.append(target, heavy))
         found.append(weights / weights.sum())
     return torch.from_numpy(np.stack(found)).to(means).reshape(means[..., 0, :].shape)

@@ -1,28 +1,29 @@
-"""A count for every row and output whose logarithm of the rate is Gaussian."""
+"""A count for every row and output whose rate is known up to a Gamma distribution."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import NamedTuple, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from online_laplace.data.checks import Floats
 from online_laplace.data.scaling import Affine
 from online_laplace.predictive.distribution import ROUNDING
 from online_laplace.predictive.mixture import AnyMixture, by_rows
+from online_laplace.predictive.negative_binomial import cdf, log_probability
 
-NODES = 64
+# From so large a rate on, counts are drawn as Gaussian ones, whose quantiles are relatively 10⁻¹⁵ off: torch
+# draws Poisson's as whole numbers of 64 bits.
+MANY = 1e15
 
-# What lies beyond the counts that a ranked probability score is summed over: less than a cdf's own error.
-NEXT_TO_NOTHING = 1e-9
-# Of a ranked probability score: a heavy tail has millions of terms, of which neighbours hardly differ.
-STRETCH = 0.01
+# Of a ranked probability score: a term after which no more are added, how many standard deviations from the
+# mean all counts lie, and how much of the sum a stretch of its terms may leave open: it is off by far less.
+NEXT_TO_NOTHING = 1e-18
+FAR = 1e5
+SHARE = 0.01
 
 
 class CountScores(NamedTuple):
@@ -57,16 +58,21 @@ class Counts(Protocol):
 
 @dataclass(frozen=True)
 class CountPredictive:
-    """Y ~ Poisson(e^F), F ~ N(log_rate, log_variance), both (…, m, k).
+    """Y ~ Poisson(λ), λ of a Gamma distribution, from log λ ~ N(log_rate, log_variance); all (…, m, k).
 
-    Moments are those of the log-normal. Probabilities are integrals over F by Gauss-Hermite quadrature: those
-    of a count about the peak of the integrand, and those of up to a count over whichever is narrower, F or
-    the logarithm of the Gamma variable that says the same of a Poisson count. Up to a log_variance of 3,
-    a rate known to a factor of six, they have six digits; at 25, three.
+    Over log λ the Gamma density of shape a and rate b has its mode at log(a/b) and the curvature a there: the
+    Gaussian is its Laplace approximation where a = 1/log_variance and a/b = e^log_rate. (The bridge that
+    MacKay (1998) has from logits to a Dirichlet distribution.) So e^log_rate is the mean, where that of a
+    log-normal rate, e^(log_rate + ½ log_variance), goes beyond all bounds where rows are few; and counts are
+    negative binomial, in closed form.
+
+    The rates of rows that look alike may differ, by a squared coefficient of variation that is `dispersion`:
+    their product with λ is taken for a Gamma variable of the same mean and variance.
     """
 
     log_rate: Tensor
     log_variance: Tensor
+    dispersion: Tensor
 
     @classmethod
     def mix(cls, parts: Iterable[CountPredictive], count: int, weights: Tensor | None = None) -> CountMixture:
@@ -80,6 +86,11 @@ class CountPredictive:
         """Where the variance of the logarithm of the rate is no variance: (…, m, k)."""
         return self.log_variance < -ROUNDING
 
+    @property
+    def boundless(self) -> Tensor:
+        """Where the variance is beyond all numbers, and nothing can be said of counts: (…, m, k)."""
+        return ~self.variance.isfinite()
+
     def without_rounding(self) -> CountPredictive:
         return replace(self, log_variance=self.log_variance.clamp(min=0))
 
@@ -89,24 +100,23 @@ class CountPredictive:
 
     def draw(self, chosen: Tensor, generator: torch.Generator) -> Tensor:
         """One count of the components `chosen` (…, count, m, k): the same shape."""
-        f, v = (torch.gather(each.expand_as(self.mean), -3, chosen) for each in _fields(self))
-        z = torch.randn(*f.shape, generator=generator, dtype=f.dtype, device=f.device)
-        return torch.poisson((f + v.clamp(min=0).sqrt() * z).exp(), generator)
+        f, v = (torch.gather(each.expand_as(self.mean), -3, chosen) for each in (self.log_rate, self._v))
+        return draw_counts(f.exp(), v, generator)
 
     @property
     def mean(self) -> Tensor:
-        """E[e^F] = e^(f + ½ v): (…, m, k)."""
-        return (self.log_rate + 0.5 * self.log_variance).exp()
+        """The mean rate: (…, m, k)."""
+        return self.log_rate.exp()
 
     @property
     def function_variance(self) -> Tensor:
-        """The variance of the rate, mean² (e^v − 1)."""
-        return self.mean.square() * self.log_variance.expm1()
+        """The variance of the mean rate, mean²/a."""
+        return self.mean.square() * self.log_variance
 
     @property
     def noise_variance(self) -> Tensor:
-        """The variance that counts of a known rate have: its mean."""
-        return self.mean
+        """The variance of counts whose mean is known."""
+        return self.mean + self.dispersion * (self.mean.square() + self.function_variance)
 
     @property
     def variance(self) -> Tensor:
@@ -114,41 +124,18 @@ class CountPredictive:
         return self.function_variance + self.noise_variance
 
     def log_density(self, y: Tensor) -> Tensor:
-        """log P(Y = y): (…, m, k).
-
-        The integrand y F − e^F − (F − f)²/2v is concave; with ω + log ω = log v + f + v y its peak is at
-        F = f + v y − ω, where its curvature is (1 + ω)/v.
-        """
-        f, v = self.log_rate, self.log_variance.clamp(min=0)  # rounding may leave less than nothing
-        omega = _wright_omega(v.log() + f + v * y)
-        peak = f + v * y - omega
-        short = y - peak.exp()  # (peak − f)/v
-        x, log_weight = _nodes(f)
-        width = (v / (1 + omega)).sqrt().unsqueeze(-1)
-        at, y_ = peak.unsqueeze(-1) + width * x, y.unsqueeze(-1)
-        from_f = 0.5 * (v.sqrt() * short).square().unsqueeze(-1) + short.unsqueeze(-1) * width * x
-        prior = from_f + 0.5 * x.square() / (1 + omega).unsqueeze(-1)
-        terms = y_ * at - at.exp() - torch.lgamma(y_ + 1) - prior + 0.5 * x.square() + log_weight
-        log_p = terms.logsumexp(-1) - 0.5 * torch.log1p(omega)
-        return torch.where((y >= 0) & (y == y.floor()), log_p, -torch.inf)  # nothing else is a count
+        """log P(Y = y): (…, m, k)."""
+        return log_probability(y, self.log_rate, self._v)
 
     def cdf(self, y: Tensor) -> Tensor:
-        """P(Y ≤ y): (…, m, k).
+        """P(Y ≤ y): (…, m, k)."""
+        return cdf(y, self.mean, self._v)
 
-        A count of rate λ is at most y when a Gamma(y + 1) variable exceeds λ. Of E_F[P(G > e^F)] and
-        E_G[P(F < log G)] the one is taken whose outer variable varies less.
-        """
-        f, v, a = torch.broadcast_tensors(self.log_rate, self.log_variance.clamp(min=0), y.floor() + 1)
-        counted, a = a > 0, a.clamp(min=1)
-        x, log_weight = _nodes(f)
-        rate = (f.unsqueeze(-1) + v.sqrt().unsqueeze(-1) * x).exp()
-        over_f = (torch.special.gammaincc(a.unsqueeze(-1).expand_as(rate), rate) * log_weight.exp()).sum(-1)
-        log_g = a.log().unsqueeze(-1) + x / a.sqrt().unsqueeze(-1)
-        # the density of log G is e^(a x − e^x) but for a constant, which the weights' sum takes care of
-        weight = (a.unsqueeze(-1) * log_g - log_g.exp() + 0.5 * x.square() + log_weight).softmax(-1)
-        below = torch.special.ndtr((log_g - f.unsqueeze(-1)) / v.sqrt().unsqueeze(-1))
-        over_g = (weight * below).sum(-1)
-        return torch.where(counted, torch.where(a * v < 1, over_f, over_g), 0)
+    @property
+    def _v(self) -> Tensor:
+        """The squared coefficient of variation of λ, v + δ + v δ."""
+        v = self.log_variance.clamp(min=0)  # rounding may leave less than nothing
+        return v + self.dispersion * (1 + v)
 
     def quantile(self, level: float) -> Tensor:
         """The least count whose cdf is at least `level`: (…, m, k)."""
@@ -190,7 +177,7 @@ def count_quantile(counts: Counts, level: float) -> Tensor:
     """The least count whose cdf is at least `level`, by bisection: (…, m, k)."""
     mean = counts.mean
     # Cantelli: no more than 1 − level lies above so many standard deviations.
-    high = (mean + (counts.variance * level / (1 - level)).sqrt()).ceil()
+    high = (mean + counts.variance.sqrt() * math.sqrt(level / (1 - level))).ceil()
     low = torch.full_like(high, -1)
     while ((high - low) > 1).any():
         middle = (0.5 * (low + high)).floor()
@@ -204,21 +191,35 @@ def count_quantile(counts: Counts, level: float) -> Tensor:
 def count_crps(counts: Counts, y: Tensor) -> Tensor:
     """The ranked probability score Σ_j (P(Y ≤ j) − [y ≤ j])² over all counts j: (…, m, k).
 
-    Term by term from a count below which next to nothing lies to one above which nothing does; far from the
-    first by the middle of stretches that are `STRETCH` of the way long. Outside of the two every term between
-    y and the nearer is one. NaN where a rate is too large to have such counts.
+    Outwards from y, where terms only fall. NaN where counts have no variance.
     """
-    low, high = count_quantile(counts, NEXT_TO_NOTHING), count_quantile(counts, 1 - NEXT_TO_NOTHING)
-    total = (low - y).clamp(min=0) + (y - high).clamp(min=0)
-    total = torch.where((high - low).isfinite(), total, torch.nan)
-    start, high = low, torch.where((high - low).isfinite(), high, low)
-    while (start < high).any():
-        width = torch.minimum((STRETCH * (start - low)).floor().clamp(min=1), high - start).clamp(min=0)
-        ahead = y.ceil() - start  # no stretch goes past y, where the terms jump
-        width = torch.where(ahead > 0, torch.minimum(width, ahead), width)
-        j = start + (0.5 * (width - 1).clamp(min=0)).floor()
-        total = total + width * (counts.cdf(j) - (y <= j).to(y.dtype)).square()
-        start = start + width
+    above = y.ceil()
+    far = (counts.mean - y).abs() + FAR * counts.variance.sqrt()
+    upwards = _sum_of_falling(lambda i: (1 - counts.cdf(above + i)).square(), far)
+    return upwards + _sum_of_falling(lambda i: counts.cdf(above - 1 - i).square(), far)
+
+
+def _sum_of_falling(term: Callable[[Tensor], Tensor], end: Tensor) -> Tensor:
+    """Σ_i term(i) over i = 0, 1, … up to `end`, or to where terms that never grow are next to nothing.
+
+    By stretches of 2^r − 1 terms, from the first, the middle and the last of each: exact where terms are a
+    parabola. A stretch is halved while that could be wrong by more than a share of the sum, and the next one
+    tried is twice as long: heavy tails have millions of terms, of which neighbours hardly differ.
+    """
+    start, total, width = torch.zeros_like(end), torch.zeros_like(end), torch.ones_like(end)
+    going_on = ~end.isnan()
+    total = torch.where(going_on, total, torch.nan)
+    while going_on.any():
+        half = 0.5 * (width - 1)
+        first, middle, last = term(start), term(start + half), term(start + 2 * half)
+        outer = width * (width + 1) / (6 * (width - 1).clamp(min=1))
+        stretch = torch.where(width > 1, outer * (first + last) + (width - 2 * outer) * middle, middle)
+        small = (width <= 3) | (width * (first - last) <= SHARE * (total + stretch))
+        taken = small & going_on
+        total = torch.where(taken, total + stretch, total)
+        start = torch.where(taken, start + width, start)
+        going_on = going_on & ~(taken & ((last < NEXT_TO_NOTHING) | (start > end)))
+        width = torch.where(small, 2 * width + 1, half)
     return total
 
 
@@ -233,27 +234,17 @@ def count_score(counts: Counts, y: Tensor) -> CountScores:
     )
 
 
-def _fields(one: CountPredictive) -> tuple[Tensor, Tensor]:
-    return one.log_rate, one.log_variance
+def _fields(one: CountPredictive) -> tuple[Tensor, Tensor, Tensor]:
+    return one.log_rate, one.log_variance, one.dispersion
 
 
-def _nodes(like: Tensor) -> tuple[Tensor, Tensor]:
-    """Points and log weights of E[g(X)], X ~ N(0, 1): (NODES,) each."""
-    x, log_weight = _hermite()
-    return torch.from_numpy(x).to(like), torch.from_numpy(log_weight).to(like)
-
-
-@cache
-def _hermite() -> tuple[Floats, Floats]:
-    x, weight = np.polynomial.hermite_e.hermegauss(NODES)
-    return x, np.log(weight) - 0.5 * math.log(2 * math.pi)
-
-
-def _wright_omega(L: Tensor) -> Tensor:
-    """The ω > 0 with ω + log ω = L; Newton in log ω from below 1 and in ω above, concave and convex."""
-    omega = torch.where(L > 1, L, L.clamp(max=1).exp() / (1 + L.clamp(max=1).exp()))
-    for _ in range(6):
-        tiny = omega < torch.finfo(L.dtype).tiny
-        log = torch.where(tiny, L, omega.log())
-        omega = torch.where(tiny, omega, omega * (1 + L - log) / (1 + omega))
-    return omega
+def draw_counts(mean: Tensor, v: Tensor, generator: torch.Generator) -> Tensor:
+    """A count of each mean, whose rate has the squared coefficient of variation v, of the same shape."""
+    known = v <= 0
+    shape = 1 / v.masked_fill(known, 1)
+    share = torch._standard_gamma(shape, generator=generator) / shape
+    rate = mean * share.masked_fill(known, 1)
+    few = rate < MANY
+    noise = torch.randn(rate.shape, generator=generator, dtype=rate.dtype, device=rate.device)
+    many = (rate + rate.sqrt() * noise).round()
+    return torch.where(few, torch.poisson(rate.masked_fill(~few, 0), generator), many)
