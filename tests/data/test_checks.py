@@ -74,3 +74,9 @@ def test_given_names_are_used_in_messages():
         check_arrays(X, [1, 1, 1], targets=["out"])
     with pytest.raises(InputError, match="1 feature names were given for 2 columns"):
         check_arrays(X, y, features=["a"])
+
+
+def test_a_target_that_is_constant_but_for_rounding_is_constant():
+    shares = np.random.default_rng(0).dirichlet(np.ones(5), 60)
+    with pytest.raises(InputError, match="constant"):
+        check_arrays(shares, shares.sum(1))

@@ -86,3 +86,10 @@ def test_the_tables_are_recorded_in_the_steps_that_they_look_like():
         "energy": 0.01,
         "yacht": 0.01,
     }
+
+
+def test_differences_that_are_rounding_are_no_steps():
+    ones = np.random.default_rng(0).dirichlet(np.ones(5), 60).sum(1)
+    assert 0 < np.ptp(ones) < 1e-14 and resolution(ones) == 0
+    far = 1e15 + np.random.default_rng(0).normal(size=60)
+    assert resolution(far) <= np.ptp(far)

@@ -309,3 +309,19 @@ def test_scores_of_a_mixture_are_of_the_mixture_and_not_an_average_of_scores():
     # convex scores: a mixture is never worse than its members are on average
     assert scores.rmse < each.rmse.mean() and scores.crps < each.crps.mean()
     assert scores.log_likelihood > each.log_likelihood.mean()
+
+
+def test_tails_are_those_of_scipy_and_no_probability_is_above_one():
+    thirds = torch.full((3,), 1 / 3, dtype=torch.float64) * (1 + 1e-16)
+    zero, one = torch.zeros(3, 1, 1, dtype=torch.float64), torch.ones(3, 1, 1, dtype=torch.float64)
+    mixture = Mixture(GaussianPredictive(zero, 0 * one, one), thirds)
+    for z in (-8.0, -12.0, -30.0):
+        assert mixture.cdf(torch.full((1, 1), z, dtype=torch.float64)).item() == pytest.approx(
+            norm.cdf(z), rel=1e-12
+        )
+    for level in (1e-15, 1e-30, 1e-200):
+        assert mixture.quantile(level).item() == pytest.approx(norm.ppf(level), rel=1e-10)
+    seven = torch.full((7,), 1 / 7, dtype=torch.float64)
+    seven[0] += 4e-16
+    far = Mixture(GaussianPredictive(*(v[:1].expand(7, 1, 1) for v in (zero, 0 * one, one))), seven)
+    assert far.cdf(torch.full((1, 1), 50.0, dtype=torch.float64)).item() <= 1

@@ -12,6 +12,9 @@ from online_laplace.errors import InputError
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+# How far apart two numbers may be, relative to themselves, that are one number after a little arithmetic.
+ROUNDING = 8 * np.finfo(np.float64).eps
+
 
 def check_arrays(
     X: ArrayLike,
@@ -45,7 +48,7 @@ def check_arrays(
     _check_finite(X, feature_names)
     _check_finite(y, target_names)
     for name, column in zip(target_names, y.T, strict=True):
-        if column.min() == column.max():
+        if np.ptp(column) <= ROUNDING * np.abs(column).max():
             raise InputError(f"{name} is constant ({column[0]:g} in every row): there is nothing to learn")
     return X, y
 

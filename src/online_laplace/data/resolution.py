@@ -7,13 +7,10 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from online_laplace.data.checks import Floats
+from online_laplace.data.checks import ROUNDING, Floats
 
 # A column that needs more decimal digits than this was not rounded by anybody.
 DIGITS = 9
-
-# How far a recorded number may be from its decimal, relative to itself: a few roundings of arithmetic.
-ROUNDING = 8 * np.finfo(np.float64).eps
 
 # Enough to see of most columns that a number of digits is too small.
 TRIED = 1000
@@ -30,14 +27,16 @@ def resolution(y: ArrayLike) -> float:
     values = values[np.isfinite(values)]
     if len(values) == 0 or values.min() == values.max():
         return 0.0
-    values = np.abs(values)
+    spread, values = np.ptp(values), np.abs(values)
     largest = math.floor(math.log10(values.max()))
     for decimals in range(-largest, DIGITS - largest):
         if not _whole(values[:TRIED], decimals):
             continue
         if _whole(values, decimals):
             steps = int(np.gcd.reduce(np.rint(_shifted(values, decimals)).astype(np.int64)))
-            return float(f"{steps}e{-decimals}")
+            step = float(f"{steps}e{-decimals}")
+            if step <= spread * (1 + 1e-6):  # else all differences are rounding, and no steps
+                return step
     return 0.0
 
 

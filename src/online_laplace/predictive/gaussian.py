@@ -84,7 +84,8 @@ class GaussianPredictive:
 
     def cdf(self, y: Tensor) -> Tensor:
         """P(Y ≤ y): (…, m, k)."""
-        return torch.special.ndtr((y - self.mean) / self.std)
+        # torch's ndtr is zero from nine standard deviations below the mean on.
+        return 0.5 * torch.special.erfc((self.mean - y) / (math.sqrt(2) * self.std))
 
     def quantile(self, level: float) -> Tensor:
         """The y at which the cdf is `level`: (…, m, k)."""

@@ -168,7 +168,8 @@ class AnyMixture(Generic[C]):
     @by_rows
     def cdf(self, y: Tensor) -> Tensor:
         """P(Y ≤ y): (…, m, k)."""
-        return self._average(self.components.cdf(y.unsqueeze(-3)))
+        # Weights sum to one but for rounding, and nothing is likelier than certain.
+        return self._average(self.components.cdf(y.unsqueeze(-3))).clamp(max=1)
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """New observations, rows drawn on their own: (…, count, m, k)."""
