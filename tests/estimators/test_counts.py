@@ -109,5 +109,5 @@ def test_what_a_file_says_of_counts_is_checked_and_older_files_say_less():
 
 def test_counts_that_are_zero_in_every_row_that_counts_are_refused():
     X, y = rows_and_counts(lambda random, x: np.exp(x), 0)
-    with pytest.raises(InputError, match="target 1 is 0 in every row that counts"):
+    with pytest.raises(InputError, match=r"constant \(0 in every row\)"):
         OnlineLaplaceRegressor(**FAST).fit(X, y, sample_weight=(y == 0).astype(float))

@@ -70,7 +70,8 @@ class NumericTarget:
         k = y.shape[1]
         self.check(y, weight)
         if self.likelihood == "poisson":
-            return Scaler(np.zeros(k), np.ones(k)), Poisson(k, _mean_counts(y, weight))
+            mean = np.average(y, axis=0, weights=weight)
+            return Scaler(np.zeros(k), np.ones(k)), Poisson(k, tuple(mean.tolist()))
         names = column_names("target", k, None)
         scaler = robust_scaler(y, weight, names) if self.robust else Scaler.fit(y, weight, names=names)
         floor = self.floor(y, scaler)
@@ -145,10 +146,3 @@ def _check_counts(y: Floats, weight: Floats | None) -> None:
         raise InputError(
             f"likelihood='poisson' is for counts 0, 1, 2, …, but target {j + 1} is {y[i, j]:g} in row {i + 1}"
         )
-
-
-def _mean_counts(y: Floats, weight: Floats | None) -> tuple[float, ...]:
-    found = np.average(y, axis=0, weights=weight)
-    for j in np.flatnonzero(found == 0):
-        raise InputError(f"target {j + 1} is 0 in every row that counts: there is nothing to learn")
-    return tuple(found.tolist())
