@@ -235,6 +235,12 @@ def test_an_earlier_output_gives_way_unless_it_changes_during_the_work(command, 
     assert code == 2 and "--json p.json exists" in said and Path("p.json").read_text() == "mine"
 
 
+def test_a_standard_output_that_is_closed_is_told_so(command, model, monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "stdout", None)
+    said = refused(command, tmp_path, "predict", "m", "d.csv", "--out", "-")
+    assert "--out - is standard output, which is closed: name a file" in said
+
+
 INTO_A_MODEL = {
     "predict": ["predict", "m", "d.csv", "--out", "m/p.csv"],
     "predict, with force": ["predict", "m", "d.csv", "--out", "m/p.csv", "--force"],
