@@ -21,10 +21,11 @@ class StoreError(InputError):
     """A store cannot be used or written; what it already holds is safe."""
 
 
-def write_bytes(path: Path, content: bytes, move: Callable[[Path, Path], None] = os.replace) -> None:
+def write_bytes(path: Path, content: bytes, move: Callable[[Path, Path], None] | None = None) -> None:
     """Write a whole file or none; a link stays, and the file it points to is written.
 
-    `move` brings the finished file to its place. Raises StoreError, with the reason, where the disk refuses.
+    `move` brings the finished file to its place, over any other by default.
+    Raises StoreError, with the reason, where the disk refuses.
     """
     target = Path(os.path.realpath(path))
     beside = part_of(target)
@@ -34,7 +35,7 @@ def write_bytes(path: Path, content: bytes, move: Callable[[Path, Path], None] =
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        move(beside, target)
+        (move or os.replace)(beside, target)
     except OSError as error:
         raise StoreError(
             f"{path} cannot be written: {error.strerror}. Everything finished before is kept; "
