@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from online_laplace.errors import InputError
-from online_laplace.files.sealed import read_arrays
+from online_laplace.estimators.model_schema import check_document
+from online_laplace.files.sealed import DamagedFileError, read_arrays
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "fuzz"))
 
@@ -42,7 +43,7 @@ def test_a_file_made_wrong_is_refused_in_our_own_words_or_read(name, target, tmp
         assert error is None, f"seed {seed}: {error!r}"
 
 
-SEALED = {
+SEALED: dict[str, tuple[list[str | int], object, str]] = {
     "no layers": (["architecture", "hidden"], [], "components.w"),
     "a huge layer": (["architecture", "hidden"], [10**9], "components.w"),
     "a text for a number": (["summary", "gamma"], "many", "summary.gamma"),
@@ -53,6 +54,13 @@ SEALED = {
     "a truth for a number": (["likelihood", "targets"], True, "likelihood.targets"),
     "other columns": (["table", "numeric"], ["z"], "table"),
     "a median that is no number": (["table", "medians"], ["a", 1.0], "table.medians.0"),
+    "several targets of one": (["one_target"], False, "one_target: a table has one target"),
+    "another prior": (["architecture", "prior"], "layerwise", "components.alpha"),
+    "a huge floor": (["likelihood", "floor"], 1e308, "likelihood.floor: 1e+308 is not between 0 and 1e+12"),
+    "pool: a huge factor": (["pool", "narrowing"], 1e308, "pool.narrowing: 1e+308 is not between"),
+    "pool: a tiny factor": (["pool", "narrowing"], 1e-300, "pool.narrowing: 1e-300 is not between"),
+    "pool: a huge floor": (["pool", "parts", 0, "likelihood", "floor"], 1e308, "likelihood.floor"),
+    "pool: another prior": (["pool", "parts", 0, "prior"], "layerwise", "part0.alpha"),
 }
 
 
@@ -61,7 +69,8 @@ def test_a_document_that_was_edited_and_sealed_again_is_refused_by_the_place(cas
     import shutil
 
     path, value, words = SEALED[case]
-    shutil.copytree(target.folder / "regressor", tmp_path / "m")
+    kind = case.partition(":")[0] if ":" in case else "regressor"
+    shutil.copytree(target.folder / kind, tmp_path / "m")
     document = json.loads((tmp_path / "m" / "model.json").read_bytes())
     place = document
     for name in path[:-1]:
@@ -71,6 +80,15 @@ def test_a_document_that_was_edited_and_sealed_again_is_refused_by_the_place(cas
     with pytest.raises(InputError) as caught:
         target._use_model(tmp_path / "m")
     assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_temperature_of_classes_has_bounds_of_its_own(target):
+    document, pooled = (
+        json.loads((target.folder / kind / "model.json").read_bytes()) for kind in ("classifier", "pool")
+    )
+    check_document({**document, "pool": {**pooled["pool"], "narrowing": 50.0}})
+    with pytest.raises(DamagedFileError, match=r"pool\.narrowing: 200 is not between 0\.01 and 100"):
+        check_document({**document, "pool": {**pooled["pool"], "narrowing": 200.0}})
 
 
 STORES = {

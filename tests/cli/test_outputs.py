@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -14,6 +15,7 @@ import pytest
 from online_laplace.cli import main
 from online_laplace.errors import InputError
 from online_laplace.files.copies import check_copy
+from online_laplace.tables.model import TableModel
 
 FIT = ["fit", "d.csv", "--target", "y", "--hidden", "3", "--members", "1", "--steps", "4", "--quiet"]
 TRAIN = ["train", "d.csv", "--splits", "1", "--steps", "3", "--hidden", "3", "--quiet", "--workers", "1"]
@@ -186,6 +188,57 @@ def test_predictions_are_overwritten_with_force_alone_whoever_wrote_them(name, c
     assert command(*predict, "--force") == (0, "")
     Path("mine.csv").write_text("mean,std,lower,upper,outside_range\n1,2,3,4,\n")
     assert "exists" in refused(command, tmp_path, *predict[:-1], "mine.csv")
+
+
+@pytest.fixture
+def meanwhile(monkeypatch):
+    """Files that another program writes while `predict` works."""
+    files: dict[str, str] = {}
+    load = TableModel.load
+
+    def slow(folder: Path) -> TableModel:
+        for name, text in files.items():
+            Path(name).write_text(text)
+        return load(folder)
+
+    monkeypatch.setattr(TableModel, "load", slow)
+    return files
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_file_that_appears_during_the_work_is_overwritten_with_force_alone(
+    links, command, model, meanwhile, monkeypatch
+):
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    if not links:  # as on a memory card
+        monkeypatch.setattr(os, "link", refuse)
+    predict = ["predict", "m", "d.csv", "--out", "p.csv"]
+    assert command(*predict) == (0, "")
+    Path("p.csv").unlink()
+    meanwhile["p.csv"] = "mine"
+    code, said = command(*predict)
+    assert code == 2 and said.startswith("error: p.csv exists") and "--force" in said
+    assert Path("p.csv").read_text() == "mine" and not list(Path().glob(".*.part"))
+    assert command(*predict, "--force") == (0, "")
+    assert Path("p.csv").read_text() != "mine"
+
+
+def test_an_earlier_output_gives_way_unless_it_changes_during_the_work(command, model, meanwhile):
+    predict = ["predict", "m", "d.csv", "--out", "p.csv", "--json", "p.json"]
+    for _ in range(2):
+        assert command(*predict) == (0, "")
+        Path("p.csv").unlink()
+    meanwhile["p.json"] = "mine"
+    code, said = command(*predict)
+    assert code == 2 and "--json p.json exists" in said and Path("p.json").read_text() == "mine"
+
+
+def test_a_standard_output_that_is_closed_is_told_so(command, model, monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "stdout", None)
+    said = refused(command, tmp_path, "predict", "m", "d.csv", "--out", "-")
+    assert "--out - is standard output, which is closed: name a file" in said
 
 
 INTO_A_MODEL = {

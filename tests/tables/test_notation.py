@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from online_laplace.tables.notation import Ambiguous, Notation, decimal_of, recognise, share_of_dates
+from online_laplace.tables.columns import Columns
+from online_laplace.tables.notation import (
+    Ambiguous,
+    Notation,
+    decimal_of,
+    maybe_thousands,
+    recognise,
+    share_of_dates,
+)
 
 WRITTEN = {
     "plain": (["1", "-2.5", "3e-2", ".5"], [1, -2.5, 0.03, 0.5]),
@@ -110,3 +119,35 @@ def test_dates_are_told_from_numbers():
         "2024-05",
     ]
     assert share_of_dates(dates) == 1 and share_of_dates(["1.5", "12", "1/2", "a-b-c", "10:30"]) == 0
+
+
+DOTS = {
+    "thousands, by the look of them": (["4.050", "1.990", "910", "5.800"], "4.050"),
+    "with a unit": (["910 €", "1.990 €"], "1.990 €"),
+    "below zero": (["-910", "-1.990"], "-1.990"),
+    "other decimals": (["4.050", "1.99", "910"], None),
+    "no hundreds": (["4.050", "1.990", "91"], None),
+    "no dots": (["4050", "910"], None),
+    "a zero in front": (["0.125", "910"], None),
+    "four digits in front": (["4.050", "1990.125", "910"], None),
+}
+
+
+@pytest.mark.parametrize("case", DOTS)
+def test_dots_that_may_stand_between_thousands_are_seen(case):
+    texts, example = DOTS[case]
+    notation = recognise(texts)
+    assert isinstance(notation, Notation) and maybe_thousands(texts, notation) == example
+
+
+def test_dots_that_may_stand_between_thousands_are_remarked_on_unless_the_caller_says():
+    texts = ["4.050", "1.990", "910", "5.800"]
+    frame = pd.DataFrame({"price": texts, "x": ["1", "2", "3", "4"], "y": texts[::-1]})
+    words = "in which the dot may stand before decimals or between thousands: read as decimals; say --decimal"
+    price, y = Columns.learn(frame, "y").remarks
+    assert price.startswith(f"column 'price' holds '4.050', {words} ,")
+    assert y.startswith(f"the target 'y' holds '5.800', {words} ,")
+    said = Columns.learn(frame, "y", decimal=",")
+    assert said.features(frame).price.tolist() == [4050, 1990, 910, 5800]
+    assert not any("may stand" in one for one in said.remarks)
+    assert Columns.learn(frame, "y", decimal=".").remarks == ()

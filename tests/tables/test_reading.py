@@ -11,6 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from online_laplace.errors import InputError
+from online_laplace.tables.cells import EMPTY, texts_of
 from online_laplace.tables.reading import read_frame
 from online_laplace.tables.writing import write_frame
 
@@ -27,6 +28,20 @@ def test_a_frame_written_is_the_frame_read(suffix, tmp_path):
     write_frame(FRAME, tmp_path / f"t{suffix}")
     again = typed(read_frame(tmp_path / f"t{suffix}"))
     pd.testing.assert_frame_equal(again, FRAME, check_dtype=False)
+
+
+@pytest.mark.parametrize("kind", [object, "string", "category"])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".xlsx"])
+def test_a_text_that_holds_nothing_is_an_empty_cell_in_every_kind_of_file(suffix, kind, tmp_path):
+    path = tmp_path / f"t{suffix}"
+    frame = pd.DataFrame({"c": ["a", "", "b", " "], "x": [1, 2, 3, 4]}).astype({"c": kind})
+    if suffix == ".xlsx":
+        frame.to_excel(path, index=False)
+    else:
+        write_frame(frame, path)
+    read = read_frame(path)
+    assert read.c.isna().tolist() == [False, True, False, True]
+    assert list(texts_of(read, "c")) == ["a", EMPTY, "b", EMPTY] and set(read.c.dropna()) == {"a", "b"}
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])

@@ -6,6 +6,7 @@ class that they are in, but for the first level, where every kind of model may h
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -24,7 +25,7 @@ from online_laplace.files.sealed import DamagedFileError
 from online_laplace.likelihood import KINDS, Categorical, VaryingGaussian
 from online_laplace.model.activations import ACTIVATIONS
 from online_laplace.model.mlp import MLP
-from online_laplace.model.prior import PRIORS
+from online_laplace.model.prior import PRIORS, weight_labels
 from online_laplace.pool.views import VIEWS
 from online_laplace.train.outcome import SEVERITY
 
@@ -33,6 +34,10 @@ Plain = bool | int | float | str | None
 TOTAL = 1e-6
 # No number of a scaled problem is larger, and none in the user's units if it has a standard deviation.
 LARGEST_SCALED, LARGEST_OWN = 1e30, 1e155
+# Between which a pool's factor lies, and a temperature: wider than any that training looks at.
+FACTORS, TEMPERATURES = (math.exp(-3), math.exp(3)), (0.01, 100.0)
+# The least noise variance of a target of variance one is far below, even if its resolution is all its range.
+LARGEST_FLOOR = 1e12
 Digest = Annotated[str, StringConstraints(pattern=re.compile(r"^[0-9a-f]{64}$"))]
 
 
@@ -138,6 +143,11 @@ def check_document(document: Mapping[str, Any]) -> None:
         raise DamagedFileError("features: a name is there twice")
     if found.classes is not None and len(set(found.classes.labels)) < len(found.classes.labels):
         raise DamagedFileError("classes.labels: a label is there twice")
+    if found.table is not None and found.one_target is False:
+        raise DamagedFileError("one_target: a table has one target")
+    if found.pool is not None:
+        bounds = FACTORS if found.classes is None else TEMPERATURES
+        _check_between("pool.narrowing", found.pool.narrowing, *bounds)
 
 
 def check_arrays(document: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> None:
@@ -145,12 +155,14 @@ def check_arrays(document: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> N
     X, y = _of(arrays, "problem.X", (None, None)), _of(arrays, "problem.y", (None, None))
     (n, d), k = X.shape, y.shape[-1]
     if (pool := document.get("pool")) is None:
-        network, targets = _check_networks(document, "components.", arrays, d, k)
+        first = "components."
+        network, targets = _check_networks(document, first, arrays, d, k)
     else:
+        first = "part0."
         network, targets = _check_parts(pool["parts"], arrays, X, k)
         if abs(sum(part["weight"] for part in pool["parts"]) - 1) > TOTAL:
             raise DamagedFileError("pool.parts: their weights do not add up to one")
-    _of(arrays, "summary.alpha", (None,), positive=True)
+    _of(arrays, "summary.alpha", (arrays[f"{first}alpha"].shape[-1],), positive=True)
     _of(arrays, "inputs.mean", (d,))
     _of(arrays, "inputs.std", (d,), positive=True)
     _of(arrays, "target.mean", (k,))
@@ -193,7 +205,8 @@ def _check_networks(
     architecture = Architecture(tuple(shape["hidden"]), activation, shape["prior"])
     network = architecture.network(d, likelihood.outputs, likelihood.constants)
     w = _of(arrays, f"{prefix}w", (None, network.d_w), or_single=prefix != "components.")
-    _of(arrays, f"{prefix}alpha", (len(w), None), positive=True)
+    groups = set(weight_labels(network, architecture.prior, likelihood.heads))
+    _of(arrays, f"{prefix}alpha", (len(w), len(groups)), positive=True)
     _of(arrays, f"{prefix}beta", (len(w), None), positive=True)
     return network, likelihood.targets
 
@@ -204,9 +217,20 @@ def _likelihood(told: Mapping[str, Any]) -> Any:
     if kind not in KINDS:
         raise DamagedFileError(f"likelihood.kind: {kind!r} is not known")
     try:
-        return check(KINDS[kind], settings)
+        found = check(KINDS[kind], settings)
     except (TypeError, ValueError) as error:
         raise DamagedFileError(f"likelihood: {error}") from error
+    floor = getattr(found, "floor", 0.0)
+    for one in floor if isinstance(floor, tuple) else (floor,):
+        _check_between("likelihood.floor", one, 0.0, LARGEST_FLOOR)
+    _check_between("likelihood.temperature", getattr(found, "temperature", 1.0), *TEMPERATURES)
+    return found
+
+
+def _check_between(name: str, value: float, least: float, most: float) -> None:
+    """Refuse a number with which a prediction would be no number. Raises DamagedFileError."""
+    if not least <= value <= most:
+        raise DamagedFileError(f"{name}: {value:g} is not between {least:g} and {most:g}")
 
 
 def _check_sizes(document: Mapping[str, Any], n: int, d: int, k: int, d_w: int, targets: int) -> None:

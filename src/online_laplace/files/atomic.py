@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,15 +13,18 @@ from online_laplace.errors import InputError
 
 # What file systems allow a name, in bytes.
 _LONGEST_NAME = 255
+# What is said where a file system has no hard links.
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 class StoreError(InputError):
     """A store cannot be used or written; what it already holds is safe."""
 
 
-def write_bytes(path: Path, content: bytes) -> None:
+def write_bytes(path: Path, content: bytes, move: Callable[[Path, Path], None] | None = None) -> None:
     """Write a whole file or none; a link stays, and the file it points to is written.
 
+    `move` brings the finished file to its place, over any other by default.
     Raises StoreError, with the reason, where the disk refuses.
     """
     target = Path(os.path.realpath(path))
@@ -30,7 +35,7 @@ def write_bytes(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, target)
+        (move or os.replace)(beside, target)
     except OSError as error:
         raise StoreError(
             f"{path} cannot be written: {error.strerror}. Everything finished before is kept; "
@@ -39,6 +44,20 @@ def write_bytes(path: Path, content: bytes) -> None:
     finally:
         with suppress(OSError):
             beside.unlink()  # it is there only if it was not moved in
+
+
+def move_in_as_new(beside: Path, target: Path) -> None:
+    """Move a finished file to a name that no file has. Raises FileExistsError where one has it."""
+    try:
+        os.link(beside, target)  # unlike a rename, it never replaces
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # An empty file takes the name, which one process alone can make.
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        os.replace(beside, target)
+    else:
+        beside.unlink()
 
 
 def part_of(target: Path) -> Path:

@@ -1,7 +1,12 @@
-"""What a command is about to write, checked before its work against what it must not write over."""
+"""What a command is about to write, checked before its work against what it must not write over.
+
+What was found is remembered until the file is written: without --force, a file that appears or changes while
+the command works is not written over either.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Sequence
@@ -9,9 +14,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from online_laplace.errors import InputError
-from online_laplace.files.atomic import StoreError, reason_of, write_bytes
+from online_laplace.files.atomic import StoreError, move_in_as_new, reason_of, write_bytes
 from online_laplace.files.earlier import MODEL_PAGE, PAGE, Kind, holds_model, is_earlier
 from online_laplace.files.paths import check_path
+
+# By which a file that was changed or replaced is told from the one that was there: device, inode, size, time.
+_Sign = tuple[int, int, int, int]
+# What was there when the outputs of a command without --force were checked.
+_checked: dict[Path, _Sign | None] = {}
 
 
 class Output(NamedTuple):
@@ -49,6 +59,7 @@ def check_outputs(outputs: Sequence[Output], protected: Sequence[Protected], *, 
                 raise InputError(f"{name} is the file of {other.option} {other.path} too: name another file")
         _refuse_model_folder(name, output)
         there = _look(name, output.path)
+        _remember(output.path, there, force)
         # A pipe or a device holds nothing, and neither does an empty file.
         if there is None or force or not stat.S_ISREG(there.st_mode) or there.st_size == 0:
             continue
@@ -63,15 +74,42 @@ def check_outputs(outputs: Sequence[Output], protected: Sequence[Protected], *, 
 def write_output(name: str, path: Path, content: bytes) -> None:
     """Write a file whole or not at all; what was there before stays where the disk refuses.
 
-    Raises InputError, which begins with `name`.
+    Raises InputError, which begins with `name`, also where a file has appeared since the check.
     """
     try:
         if path.exists() and not path.is_file():
             path.write_bytes(content)  # a pipe or a device cannot be replaced by a file
         else:
-            write_bytes(path, content)
+            write_bytes(path, content, move_in)
     except (OSError, StoreError) as error:
+        if isinstance(error.__cause__, FileExistsError):
+            raise appeared(name) from error
         raise InputError(f"{name} cannot be written: {reason_of(error)}") from error
+
+
+def move_in(beside: Path, target: Path) -> None:
+    """Move a finished output to its name, over nothing but what was there when it was checked.
+
+    Raises FileExistsError where another file is there now.
+    """
+    if target not in _checked:
+        os.replace(beside, target)
+        return
+    found = _checked.pop(target)
+    if found is None:
+        move_in_as_new(beside, target)
+    elif os.path.lexists(target) and _sign(target.stat()) != found:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+    else:
+        os.replace(beside, target)
+
+
+def appeared(name: str) -> InputError:
+    """The refusal of an output whose name another file has taken during the work."""
+    return InputError(
+        f"{name} exists: another program has written it in the meantime: "
+        "name another file, or --force to overwrite it"
+    )
 
 
 def same_file(one: Path, other: Path) -> bool:
@@ -82,6 +120,18 @@ def same_file(one: Path, other: Path) -> bool:
     if os.path.realpath(one) == os.path.realpath(other):
         return True
     return os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
+
+
+def _remember(path: Path, there: os.stat_result | None, force: bool) -> None:
+    target = Path(os.path.realpath(path))
+    if force:
+        _checked.pop(target, None)
+    else:
+        _checked[target] = None if there is None else _sign(there)
+
+
+def _sign(there: os.stat_result) -> _Sign:
+    return there.st_dev, there.st_ino, there.st_size, there.st_mtime_ns
 
 
 def _refuse_model_folder(name: str, output: Output) -> None:

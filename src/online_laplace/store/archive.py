@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from online_laplace.files.atomic import StoreError, part_of
 from online_laplace.files.earlier import ARCHIVE
 from online_laplace.files.folders import check_folder, lies_in, made_folder
-from online_laplace.files.outputs import Output, Protected, check_outputs
+from online_laplace.files.outputs import Output, Protected, appeared, check_outputs, move_in
 from online_laplace.files.paths import check_path, check_readable
 from online_laplace.store.store import Store
 
@@ -47,7 +47,9 @@ def pack_store(folder: Path, archive: Path, *, force: bool = False) -> None:
             for name in _CARRIED:
                 if (folder / name).exists():
                     tar.add(folder / name, arcname=name)
-        os.replace(beside, target)
+        move_in(beside, target)
+    except FileExistsError as error:
+        raise appeared(f"the archive {archive}") from error
     except OSError as error:
         raise StoreError(f"{archive} cannot be written: {error.strerror}") from error
     finally:

@@ -31,6 +31,20 @@ def is_text(column: pd.Series) -> bool:
     )
 
 
+def without_blanks(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with texts that hold nothing as empty cells, which is what they are in delimited text."""
+    from pandas.api import types
+
+    found = {}
+    for name, column in frame.items():
+        if isinstance(column.dtype, _categorical()):
+            found[name] = column.cat.remove_categories(list(filter(_is_blank, column.cat.categories)))
+        elif types.is_object_dtype(column.dtype) or types.is_string_dtype(column.dtype):
+            blank = np.array([_is_blank(cell) for cell in column], dtype=bool)
+            found[name] = column.mask(blank) if blank.any() else column
+    return frame.assign(**found)
+
+
 def is_code(text: str) -> bool:
     """Whether digits are no number, but the name of something: 007."""
     digits = text.strip()
@@ -86,6 +100,10 @@ def _float(cell: Any, notation: Notation) -> float:
         return float(cell)
     except (TypeError, ValueError):
         return float("nan")
+
+
+def _is_blank(cell: Any) -> bool:
+    return isinstance(cell, str) and not cell.strip()
 
 
 def _as_text(cell: Any) -> str:

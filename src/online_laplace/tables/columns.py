@@ -12,10 +12,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from online_laplace.errors import InputError, known_name
 from online_laplace.files.sealed import DamagedFileError
-from online_laplace.tables.cells import EMPTY, numbers_of, texts_of
+from online_laplace.tables.cells import EMPTY, different_texts, is_text, numbers_of, texts_of
 from online_laplace.tables.kinds import LARGEST_WHOLE, examine
-from online_laplace.tables.notation import Notation
-from online_laplace.tables.problems import refusal, row_count
+from online_laplace.tables.notation import Notation, maybe_thousands
+from online_laplace.tables.problems import read_as_decimals, refusal, row_count
 from online_laplace.tables.target import booleans, gaps_of_target, spellings, target_notation
 
 if TYPE_CHECKING:
@@ -103,6 +103,9 @@ class Columns:
         if not notation.plain:
             described = notation.describe(frame[target].dropna().astype(str))
             remarks.append(f"the target {target!r} holds {described}")
+        if labels is None and decimal is None and is_text(frame[target]):
+            dotted = maybe_thousands(different_texts(frame, target), notation)
+            remarks += [] if dotted is None else [f"the target {target!r} {read_as_decimals(dotted)}"]
         columns = cls(
             target,
             missing,

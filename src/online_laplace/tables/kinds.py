@@ -20,11 +20,12 @@ from online_laplace.tables.notation import (
     decimal_of,
     is_nearly_number,
     is_number,
+    maybe_thousands,
     recognise,
     share_of_dates,
     units_of,
 )
-from online_laplace.tables.problems import Problem, row_count
+from online_laplace.tables.problems import Problem, read_as_decimals, row_count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,6 +82,9 @@ def examine(frame: pd.DataFrame, decimal: str | None = None) -> Kinds:
                 kinds.remarks.append(
                     f"column {name!r} holds {found.describe(texts[name])}, such as {texts[name][0]!r}"
                 )
+            dotted = maybe_thousands(texts[name], found) if name in texts and decimal is None else None
+            if dotted is not None:
+                kinds.remarks.append(f"column {name!r} {read_as_decimals(dotted)}")
     return kinds
 
 

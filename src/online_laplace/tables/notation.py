@@ -28,6 +28,8 @@ ENOUGH = 1000
 _BOOLEANS = {"true": 1.0, "false": 0.0}
 # Behind these a plain number may mean two: 0.05 is 5% to some programs, and 0.05% to others.
 _SHARES = ("%", "‰")
+# 4.050, and the 910 beside which it looks like thousands.
+_THOUSANDS, _HUNDREDS = re.compile(r"[1-9][0-9]{0,2}\.[0-9]{3}"), re.compile(r"[1-9][0-9]{2,}")
 _SPACES = " \u00a0\u202f"
 # (decimal, thousands), the likeliest first where several read every number of a column.
 _SEPARATORS = ((".", ""), (",", ""), (".", ","), (",", "."), (".", " "), (",", " "), (".", "'"), (",", "'"))
@@ -180,6 +182,26 @@ def contradicting(texts: Iterable[str], notation: Notation, said: str) -> str | 
         return None
     found = ((text, _WRITTEN.fullmatch(text.strip())) for text in texts)
     return next((text for text, one in found if one and notation.decimal in one["digits"]), None)
+
+
+def maybe_thousands(texts: Iterable[str], notation: Notation) -> str | None:
+    """A number such as 4.050 that is read as a decimal, where its dot may stand between thousands.
+
+    It may if no dot of the column must stand before decimals, and numbers such as 910 have none at all.
+    """
+    if notation.kind != "number" or notation.decimal != "." or notation.thousands:
+        return None
+    example, hundreds = None, False
+    for text in texts:
+        found = _WRITTEN.fullmatch(text.strip().replace("−", "-"))
+        digits = "" if found is None else found["digits"].strip()
+        if "." not in digits:
+            hundreds = hundreds or _HUNDREDS.fullmatch(digits) is not None
+        elif _THOUSANDS.fullmatch(digits):
+            example = example or text.strip()
+        else:
+            return None
+    return example if hundreds else None
 
 
 def decimal_of(columns: Iterable[Sequence[str]]) -> str | None:

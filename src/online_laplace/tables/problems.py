@@ -42,3 +42,11 @@ def drop_option(names: Sequence[str]) -> str:
 def row_count(count: int) -> str:
     """A number of rows in words."""
     return f"{count:,} row{'' if count == 1 else 's'}"
+
+
+def read_as_decimals(example: str) -> str:
+    """What to say of numbers whose dots may stand between thousands."""
+    return (
+        f"holds {example!r}, in which the dot may stand before decimals or between thousands: "
+        "read as decimals; say --decimal , if it is thousands, or --decimal . if not"
+    )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from online_laplace.data.delimited import read_lines, read_rows
 from online_laplace.errors import InputError
 from online_laplace.files.paths import check_readable
+from online_laplace.tables.cells import without_blanks
 from online_laplace.tables.excel import read_excel
 from online_laplace.tables.how import CheckSize, How, OnRemark, Shape, pandas_here
 from online_laplace.tables.parquet import read_parquet
@@ -55,9 +56,9 @@ def read_frame(
     suffix = kind_of(path)
     try:
         if suffix in PARQUET:
-            return read_parquet(path, how)
+            return without_blanks(read_parquet(path, how))
         if suffix in EXCEL:
-            return read_excel(path, how)
+            return without_blanks(read_excel(path, how))
         if suffix in SEPARATORS:
             return _read_text(path, how)
     except InputError as error:

@@ -23,8 +23,13 @@ STDOUT = Path("-")
 
 
 def check_kind(path: Path) -> None:
-    """Refuse a name whose kind is not known, or a folder, before the work. Raises InputError."""
+    """Refuse a name whose kind is not known, a folder, or no output at all, before the work.
+
+    Raises InputError.
+    """
     if path == STDOUT:
+        if sys.stdout is None:  # as Python has it where a shell closes it, with >&-
+            raise InputError("--out - is standard output, which is closed: name a file")
         return
     if os.path.isdir(path):
         raise InputError(f"--out {path} is a folder: name a file")
