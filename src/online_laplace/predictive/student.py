@@ -161,6 +161,18 @@ class StudentPredictive:
         level = torch.rand(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
         return mean + scale * _quantile(nu, level)
 
+    def around(self, functions: Tensor, generator: torch.Generator) -> Tensor:
+        """New observations of functions (…, count, m, k) that were drawn with variance `spread` at each row.
+
+        Noise is added, and what is then apart from the mean goes over one root of χ²/ν a row: a t of the
+        scale of both.
+        """
+        mean, noise, nu = (v.unsqueeze(-3) for v in (self.mean, self.noise_scale, self.freedom))
+        draw = torch.randn(functions.shape, generator=generator, dtype=mean.dtype, device=mean.device)
+        half = (0.5 * nu.clamp(max=GAUSSIAN)).expand_as(functions)
+        squares = torch._standard_gamma(half, generator=generator) / half
+        return mean + (functions - mean + noise.sqrt() * draw) * squares.rsqrt()
+
     def score(self, y: Tensor) -> Scores:
         """All scores at targets y (…, m, k)."""
         return score(self, y)
