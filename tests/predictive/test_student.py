@@ -100,6 +100,27 @@ def test_the_variance_is_scipys_and_infinite_up_to_two_degrees_of_freedom():
     assert heavy.variance.isinf().all() and heavy.mean.item() == 0
 
 
+@pytest.mark.parametrize("y", [1e7, 1e10, 1e160, -1e160, 1e300])
+@pytest.mark.parametrize("nu", [4.2, 8.0, 1e3])
+def test_the_farthest_targets_have_scores(nu, y):
+    predictive, at = one_by_one(0.2, 0.5, 1.5, nu), torch.tensor([[y]], dtype=torch.float64)
+    with mpmath.workdps(60):
+        z = (mpmath.mpf(y) - mpmath.mpf(0.2)) / mpmath.sqrt(2)
+        tail = (mpmath.mpf(nu) + 1) / 2 * mpmath.log(1 + z**2 / nu)
+        expected = float(-constant(mpmath.mpf(nu)) - mpmath.log(2 * mpmath.pi) / 2 - tail)
+    for each in (predictive, Mixture.equal(StudentPredictive(*(v[None] for v in predictive._fields())))):
+        assert each.log_density(at).item() == pytest.approx(expected, rel=1e-12)
+        assert each.crps(at).item() == pytest.approx(abs(y), rel=1e-6)
+
+
+@pytest.mark.parametrize("nu", [4.2, 1e3, torch.inf])
+@pytest.mark.parametrize("y", [torch.inf, -torch.inf])
+def test_a_target_beyond_all_numbers_is_infinitely_bad(nu, y):
+    predictive, at = one_by_one(0.2, 0.5, 1.5, nu), torch.tensor([[y]], dtype=torch.float64)
+    for each in (predictive, Mixture.equal(StudentPredictive(*(v[None] for v in predictive._fields())))):
+        assert (each.log_density(at).item(), each.crps(at).item()) == (-torch.inf, torch.inf)
+
+
 def test_of_many_degrees_of_freedom_it_is_the_gaussian():
     mean, spread, noise, y = (normal(4, 2, seed=seed) for seed in range(4))
     spread, noise = spread.exp(), noise.exp()

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 # From so many degrees of freedom on, no number of a t differs from the Gaussian's.
 GAUSSIAN = 1e15
 
+# From so many √ν scales on, no number of 1 + z²/ν differs from z²/ν.
+FAR = 1e8
+
 # The sinh-sinh rule: points on each side of the centre, and where it ends.
 POINTS = 60
 END = 5.0
@@ -126,10 +129,9 @@ class StudentPredictive:
     def expected_distance(self, y: Tensor) -> Tensor:
         """E|Y − y|: z (2F(z) − 1) + 2 f(z) (ν + z²)/(ν − 1) in units of the scale."""
         z, u = (y - self.mean) / self.scale, 1 / self.freedom
-        density = _log_density(z, self.freedom).exp()
-        return self.scale * (
-            z * (2 * _cdf(z, self.freedom) - 1) + 2 * density * (1 + u * z.square()) / (1 - u)
-        )
+        # f(z) (1 + z²/ν) as one power: far off, nothing times infinity would be left of it
+        density = (-_log_constant(u) - 0.5 * (1 - u) * _log_square(z, u)).exp()
+        return self.scale * (z * (2 * _cdf(z, self.freedom) - 1) + 2 * density / (1 - u))
 
     def distance_among(self, weights: Tensor) -> Tensor:
         """E|Y − Y'| of the mixture with `weights` (…, c) of components (…, c, m, k): (…, m, k).
@@ -195,9 +197,20 @@ class StudentPredictive:
 def _log_density(z: Tensor, freedom: Tensor) -> Tensor:
     """Of the standard t at z: −C(ν) − ½ log π − ½ (ν + 1) log(1 + z²/ν)."""
     u = 1 / freedom
-    q = u * z.square()
+    return -_log_constant(u) - 0.5 * (1 + u) * _log_square(z, u)
+
+
+def _log_constant(u: Tensor) -> Tensor:
+    """C(ν) + ½ log π."""
+    return log_constant(u) + 0.5 * math.log(math.pi)
+
+
+def _log_square(z: Tensor, u: Tensor) -> Tensor:
+    """ν log(1 + z²/ν) with u = 1/ν, which is z² of the Gaussian; a number also where z² is none."""
+    square, apart = z.square(), u.sqrt() * z.abs()
+    q = torch.where(u > 0, u * square, 0)
     ratio = torch.where(q > 0, torch.log1p(q) / torch.where(q > 0, q, 1), 1)
-    return -log_constant(u) - 0.5 * math.log(math.pi) - 0.5 * (1 + u) * z.square() * ratio
+    return torch.where(apart > FAR, 2 * apart.log() / u, square * ratio)
 
 
 def _cdf(z: Tensor, freedom: Tensor) -> Tensor:
