@@ -121,6 +121,24 @@ def test_a_target_beyond_all_numbers_is_infinitely_bad(nu, y):
         assert (each.log_density(at).item(), each.crps(at).item()) == (-torch.inf, torch.inf)
 
 
+@pytest.mark.parametrize("nu", [1.2, 4.01, 5.0, 13.0, 15.0, 60.0, 1e3, torch.inf])
+def test_the_smallest_levels_have_quantiles(nu):
+    predictive = one_by_one(0.2, 0.5, 1.5, nu)
+    mixture = Mixture.equal(StudentPredictive(*(v[None] for v in predictive._fields())))
+    levels = [10.0**-power for power in (100, 149, 151, 200, 250, 280, 299, 301, 307, 315)]
+    found = [predictive.quantile(level).item() for level in levels]
+    assert all(below < above < 0 for above, below in zip(found, found[1:], strict=False))
+    np.testing.assert_allclose([mixture.quantile(level).item() for level in levels], found, rtol=1e-3)
+    with mpmath.workdps(40):
+        for level, y in zip(levels, found, strict=True):
+            z = (mpmath.mpf(y) - mpmath.mpf(0.2)) / mpmath.sqrt(2)
+            if nu == torch.inf:
+                assert float(mpmath.log(mpmath.ncdf(z))) == pytest.approx(np.log(level), abs=0.1)
+            elif abs(y) < 1e250:
+                below = mpmath.betainc(nu / 2, 0.5, 0, nu / (nu + z**2), regularized=True) / 2
+                assert float(mpmath.log(below)) == pytest.approx(np.log(level), abs=0.1)
+
+
 def test_of_many_degrees_of_freedom_it_is_the_gaussian():
     mean, spread, noise, y = (normal(4, 2, seed=seed) for seed in range(4))
     spread, noise = spread.exp(), noise.exp()

@@ -27,6 +27,9 @@ GAUSSIAN = 1e15
 # From so many √ν scales on, no number of 1 + z²/ν differs from z²/ν.
 FAR = 1e8
 
+# Below so many degrees of freedom, scipy's quantiles are lost at levels that are not so small.
+HEAVY = 14.0
+
 # The sinh-sinh rule: points on each side of the centre, and where it ends.
 POINTS = 60
 END = 5.0
@@ -218,7 +221,17 @@ def _cdf(z: Tensor, freedom: Tensor) -> Tensor:
 
 
 def _quantile(freedom: Tensor, level: Tensor) -> Tensor:
-    return _by_scipy(special.stdtrit, freedom, level)
+    return _by_scipy(_standard_quantile, freedom, level)
+
+
+def _standard_quantile(nu: np.ndarray, level: np.ndarray) -> np.ndarray:
+    """scipy's, which is lost at the smallest levels: there it is continued, P(T ≤ −z) ∝ (1 + z²/ν)^(−ν/2)."""
+    lowest = np.where(nu < HEAVY, 1e-150, 1e-300)
+    known: np.ndarray = special.stdtrit(nu, np.maximum(level, lowest))
+    with np.errstate(over="ignore", divide="ignore"):
+        beyond = np.log(lowest / np.minimum(level, lowest)) / nu
+        further = -np.hypot(known * np.exp(beyond), np.sqrt(nu * np.expm1(2 * beyond)))
+    return np.where(level < lowest, further, known)
 
 
 def _by_scipy(function: Callable[..., np.ndarray], freedom: Tensor, value: Tensor) -> Tensor:
