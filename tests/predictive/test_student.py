@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import mpmath
 import numpy as np
 import pytest
@@ -127,7 +129,7 @@ def test_the_smallest_levels_have_quantiles(nu):
     mixture = Mixture.equal(StudentPredictive(*(v[None] for v in predictive._fields())))
     levels = [10.0**-power for power in (100, 149, 151, 200, 250, 280, 299, 301, 307, 315)]
     found = [predictive.quantile(level).item() for level in levels]
-    assert all(below < above < 0 for above, below in zip(found, found[1:], strict=False))
+    assert all(below < above < 0 for above, below in pairwise(found))
     np.testing.assert_allclose([mixture.quantile(level).item() for level in levels], found, rtol=1e-3)
     with mpmath.workdps(40):
         for level, y in zip(levels, found, strict=True):

@@ -142,7 +142,7 @@ class StudentPredictive:
         Σ_ab weight_a weight_b E|Y_a − Y_b|, where of each pair the narrower is integrated over, by the
         sinh-sinh rule, which follows tails of any power, and the other has its closed form.
         """
-        t = torch.linspace(-END, END, 2 * POINTS + 1, dtype=torch.float64)
+        t = torch.linspace(-END, END, 2 * POINTS + 1, dtype=torch.float64, device="cpu")
         inner = 0.5 * math.pi * t.sinh()
         measure = inner.cosh() * 0.5 * math.pi * t.cosh() * (END / POINTS)
         total = torch.zeros_like(self.mean[..., 0, :, :])
@@ -237,4 +237,4 @@ def _standard_quantile(nu: np.ndarray, level: np.ndarray) -> np.ndarray:
 def _by_scipy(function: Callable[..., np.ndarray], freedom: Tensor, value: Tensor) -> Tensor:
     """torch has no incomplete Beta function: computed in float64 on the CPU."""
     nu = freedom.clamp(max=GAUSSIAN).cpu().double().numpy()
-    return torch.as_tensor(function(nu, value.cpu().double().numpy())).to(value)
+    return torch.as_tensor(function(nu, value.cpu().double().numpy()), device="cpu").to(value)
