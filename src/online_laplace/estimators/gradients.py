@@ -10,7 +10,10 @@ import torch
 
 @contextmanager
 def with_gradients() -> Iterator[None]:
-    """Have torch record what it computes, also within the caller's `torch.no_grad` or `inference_mode`."""
+    """Have torch record what it computes, also within the caller's `torch.no_grad` or `inference_mode`.
+
+    A default device of the caller is left aside as well.
+    """
     with torch.inference_mode(False), torch.enable_grad(), on_the_cpu():
         yield
 
