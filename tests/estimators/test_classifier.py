@@ -95,6 +95,13 @@ def test_texts_of_a_frame_are_labels(rows):
     assert list(model.feature_names_in_) == list("abcd") and model.predict(frame[:1]) == ["setosa"]
 
 
+@pytest.mark.parametrize("kind", [list, lambda labels: np.array(labels, dtype=object), pd.Series])
+def test_labels_that_an_array_of_strings_cannot_tell_apart_are_refused(rows, kind):
+    given = kind(["b", "a\0", "a"] * (len(rows[0]) // 3))
+    with pytest.raises(InputError, match=r"the label 'a\\x00' of row 2, counting from 1, ends in a null"):
+        OnlineLaplaceClassifier(**QUICK).fit(rows[0][: len(given)], given)
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_a_named_form_is_kept_and_its_temperature_chosen(form, rows):
     model = OnlineLaplaceClassifier(**QUICK, predictive=form).fit(*rows)

@@ -141,6 +141,16 @@ def test_under_t_noise_candidates_of_both_kinds_are_stacked_and_gross_errors_let
     assert 0.3 < ((lower < y[good]) & (y[good] < upper)).mean() < 0.9
 
 
+@pytest.mark.parametrize("likelihood", ["student-t", "gaussian"])
+def test_the_standard_deviation_is_the_root_of_the_diagonal_of_the_covariance(likelihood):
+    X, y = waves(60)
+    soiled = np.where(np.arange(len(y)) % 20 == 7, y + 300, y)
+    model = OnlineLaplaceRegressor(**QUICK, likelihood=likelihood).fit(X, soiled)
+    std, covariance = (model.predict(X, **{name: True})[1] for name in ("return_std", "return_cov"))
+    np.testing.assert_allclose(np.diag(covariance), std**2, rtol=1e-9)
+    assert np.linalg.eigvalsh(covariance).min() > 0
+
+
 def test_any_number_of_jobs_gives_the_same_bits(fitted):
     X, y = waves()
     for n_jobs in (1, 3):

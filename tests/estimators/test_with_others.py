@@ -114,6 +114,33 @@ def test_a_fit_does_not_mind_that_its_caller_wants_no_gradients(rows, without, t
         np.testing.assert_array_equal(loaded.relevance_, expected)
 
 
+@pytest.mark.parametrize("settings", [{"preset": "fast", "max_steps": 2, "random_state": 0}, QUICK])
+def test_a_default_device_of_the_caller_does_not_reach_an_estimator(rows, settings, tmp_path):
+    X, y = rows
+    models = (
+        (OnlineLaplaceRegressor(**settings), y),
+        (OnlineLaplaceRegressor(**settings, likelihood="student-t"), y),
+        (OnlineLaplaceRegressor(**settings, likelihood="poisson"), np.arange(len(y)) % 4),
+        (OnlineLaplaceClassifier(**settings), y > y.mean()),
+    )
+    for place, (model, target) in enumerate(models):
+        expected = answers(model.fit(X, target), X)
+        with torch.device("meta"):
+            found = answers(model.fit(X, target), X)
+            model.save(tmp_path / str(place))
+            loaded = answers(load(tmp_path / str(place)), X)
+        for one, again, other in zip(expected, found, loaded, strict=True):
+            np.testing.assert_array_equal(again, one)
+            np.testing.assert_array_equal(other, one)
+
+
+def answers(model, X):
+    if isinstance(model, OnlineLaplaceClassifier):
+        return [model.predict_proba(X)]
+    said = model.predict_dist(X)
+    return [*model.predict(X, return_std=True), *said.interval(0.9), said.crps(3.0), model.sample_y(X, 2)]
+
+
 NAMED = [{"hidden": 3}, {"prior": "ard"}, {"members": 1}, {"warm_start": True}]
 
 

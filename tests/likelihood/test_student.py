@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from likelihood_problems import outputs_and_targets, walked
 from online_laplace.curvature import exact
@@ -75,3 +76,24 @@ def test_rows_count_as_one_on_average_if_the_noise_is_what_it_is_taken_for(t):
     root = StudentT().local(f.expand(len(y), 3), y.unsqueeze(-1)).root[:, 0, 0]
     mean = (root.square() * weight).sum() / weight.sum()
     torch.testing.assert_close(mean, (-f[1]).exp(), rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize("targets", [1, 2])
+def test_new_targets_are_drawn_from_what_is_predicted(targets):
+    likelihood = StudentT(targets)
+    network = MLP(2, (3,), likelihood.outputs, constants=likelihood.constants)
+    model = Model.of(network, likelihood, "layerwise", exact)
+    w = model.network.init(0)
+    rows = Rows(normal(9, 2, seed=0), normal(9, targets, seed=1))
+    posterior = Posterior.of(model, w, model.initial_hyper(w), rows)
+    X = 2 * normal(3, 2, seed=2)
+    predicted = posterior.predict(X)
+    assert (predicted.spread > 0.1 * predicted.noise_scale).all()
+    drawn = posterior.sample(X, 40_000, torch.Generator().manual_seed(0), noise=True)
+    assert drawn.shape == (40_000, 3, targets)
+    for level in predicted.cdf(drawn).flatten(1).mT:
+        assert stats.kstest(level.numpy(), "uniform").pvalue > 1e-3
+    # rows of a draw still go together as their functions do
+    functions = posterior.sample(X, 40_000, torch.Generator().manual_seed(0))[..., :targets]
+    together = torch.corrcoef(torch.stack([functions[:, 0, 0], drawn[:, 0, 0]]))[0, 1]
+    assert together > 0.2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import mpmath
 import numpy as np
 import pytest
@@ -98,6 +100,45 @@ def test_the_variance_is_scipys_and_infinite_up_to_two_degrees_of_freedom():
     assert predictive.function_variance.item() == pytest.approx(0.25 * predictive.variance.item())
     heavy = one_by_one(0.0, 0.5, 1.5, 1.8)
     assert heavy.variance.isinf().all() and heavy.mean.item() == 0
+
+
+@pytest.mark.parametrize("y", [1e7, 1e10, 1e160, -1e160, 1e300])
+@pytest.mark.parametrize("nu", [4.2, 8.0, 1e3])
+def test_the_farthest_targets_have_scores(nu, y):
+    predictive, at = one_by_one(0.2, 0.5, 1.5, nu), torch.tensor([[y]], dtype=torch.float64)
+    with mpmath.workdps(60):
+        z = (mpmath.mpf(y) - mpmath.mpf(0.2)) / mpmath.sqrt(2)
+        tail = (mpmath.mpf(nu) + 1) / 2 * mpmath.log(1 + z**2 / nu)
+        expected = float(-constant(mpmath.mpf(nu)) - mpmath.log(2 * mpmath.pi) / 2 - tail)
+    for each in (predictive, Mixture.equal(StudentPredictive(*(v[None] for v in predictive._fields())))):
+        assert each.log_density(at).item() == pytest.approx(expected, rel=1e-12)
+        assert each.crps(at).item() == pytest.approx(abs(y), rel=1e-6)
+
+
+@pytest.mark.parametrize("nu", [4.2, 1e3, torch.inf])
+@pytest.mark.parametrize("y", [torch.inf, -torch.inf])
+def test_a_target_beyond_all_numbers_is_infinitely_bad(nu, y):
+    predictive, at = one_by_one(0.2, 0.5, 1.5, nu), torch.tensor([[y]], dtype=torch.float64)
+    for each in (predictive, Mixture.equal(StudentPredictive(*(v[None] for v in predictive._fields())))):
+        assert (each.log_density(at).item(), each.crps(at).item()) == (-torch.inf, torch.inf)
+
+
+@pytest.mark.parametrize("nu", [1.2, 4.01, 5.0, 13.0, 15.0, 60.0, 1e3, torch.inf])
+def test_the_smallest_levels_have_quantiles(nu):
+    predictive = one_by_one(0.2, 0.5, 1.5, nu)
+    mixture = Mixture.equal(StudentPredictive(*(v[None] for v in predictive._fields())))
+    levels = [10.0**-power for power in (100, 149, 151, 200, 250, 280, 299, 301, 307, 315)]
+    found = [predictive.quantile(level).item() for level in levels]
+    assert all(below < above < 0 for above, below in pairwise(found))
+    np.testing.assert_allclose([mixture.quantile(level).item() for level in levels], found, rtol=1e-3)
+    with mpmath.workdps(40):
+        for level, y in zip(levels, found, strict=True):
+            z = (mpmath.mpf(y) - mpmath.mpf(0.2)) / mpmath.sqrt(2)
+            if nu == torch.inf:
+                assert float(mpmath.log(mpmath.ncdf(z))) == pytest.approx(np.log(level), abs=0.1)
+            elif abs(y) < 1e250:
+                below = mpmath.betainc(nu / 2, 0.5, 0, nu / (nu + z**2), regularized=True) / 2
+                assert float(mpmath.log(below)) == pytest.approx(np.log(level), abs=0.1)
 
 
 def test_of_many_degrees_of_freedom_it_is_the_gaussian():

@@ -157,7 +157,7 @@ def squared_norms(A: Tensor) -> Tensor:
     """The sum of the squares of each matrix: (r, d, d) → (r,)."""
     dot, size = _routine("dot", A.dtype, _REAL[A.dtype]), _int(A[0].numel())
     norms = [dot(size, _at(A, i), _int(1), _at(A, i), _int(1)) for i in range(len(A))]
-    return torch.tensor(norms, dtype=A.dtype)
+    return torch.tensor(norms, dtype=A.dtype, device=A.device)
 
 
 def _for_each(count: int, work: Callable[[int], None], products: float) -> None:

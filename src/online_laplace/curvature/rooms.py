@@ -42,7 +42,7 @@ def room(kind: str, shape: torch.Size, like: Tensor) -> Tensor | None:
     alike = block is not None and block.shape[1:] == shape[1:] and block.dtype == like.dtype
     if block is None or not alike or len(block) < shape[0]:
         with torch.inference_mode(False):  # else nobody outside could write to it
-            block = torch.zeros(shape, dtype=like.dtype)
+            block = torch.zeros(shape, dtype=like.dtype, device="cpu")
         _rooms.blocks[kind] = block
     return block[: shape[0]]
 

@@ -82,7 +82,7 @@ class FittedForest:
     def sensitivity(self) -> Floats:
         """How far the mean moves with each input, as differences over one standard deviation: (d_x,)."""
         some = self.rows.X[:: -(-self.rows.n // MOST_ROWS_MOVED)]
-        steps = MOVED * torch.eye(some.shape[1]).to(some)
+        steps = MOVED * torch.eye(some.shape[1], dtype=some.dtype, device=some.device)
 
         def mean(rows: Tensor) -> Tensor:
             return as_log_odds(self.likelihood, self._means(rows).mean(0))

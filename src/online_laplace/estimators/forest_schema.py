@@ -29,7 +29,7 @@ def check_trees(prefix: str, arrays: Mapping[str, Tensor], columns: int, targets
             raise DamagedFileError(f"{prefix}{name}: {tuple(array.shape)} numbers, and {nodes} nodes")
         if name in KINDS and not (array.abs() <= LARGEST).all():
             raise DamagedFileError(f"{prefix}{name}: a number in it is too large")
-    own = torch.arange(nodes)
+    own = torch.arange(nodes, device="cpu")
     leads_on = ((trees.left > own) & (trees.right > own)) | ((trees.left == own) & (trees.right == own))
     within = (trees.left < nodes) & (trees.right < nodes) & (trees.column >= 0) & (trees.column < columns)
     if not (leads_on & within).all() or not ((trees.roots >= 0) & (trees.roots < nodes)).all():

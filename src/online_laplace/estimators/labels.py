@@ -54,7 +54,19 @@ def checked_labels(y: ArrayLike) -> Any:
         return y  # scikit-learn has words for it
     if kind not in ("a string", "a number", "a boolean"):
         raise InputError(f"labels must be strings, numbers or booleans, not {next(iter(kinds.values()))!r}")
+    if kind == "a string":
+        _refuse_trailing_nulls(labels)
     return y if column else np.array(labels.tolist())  # scikit-learn has a warning for columns
+
+
+def _refuse_trailing_nulls(labels: Any) -> None:
+    """Refuse strings that an array of strings would hold without their end. Raises InputError."""
+    for row, label in enumerate(labels, start=1):
+        if label.endswith("\0"):
+            raise InputError(
+                f"the label {label!r} of row {row}, counting from 1, ends in a null character, which is lost "
+                "in an array of strings: rename it"
+            )
 
 
 def encoded(y: Any, weight: Floats | None, known: Any = None) -> tuple[Any, Integers]:

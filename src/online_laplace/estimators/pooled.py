@@ -132,8 +132,8 @@ class FittedPool:
             apart = (mean - middle).mT.unsqueeze(-1)  # (k, m, 1)
             joint = joint + part.weight * (part.networks.covariance(X, noise=False) + apart @ apart.mT)
         joint = self.narrowing**2 * joint
-        if noise:
-            joint.diagonal(dim1=-2, dim2=-1).add_(self.mixture(X).noise_variance.mT)
+        if noise:  # the variance of a t is not the sum of its parts
+            joint.diagonal(dim1=-2, dim2=-1).copy_(self.mixture(X).variance.mT)
         return joint
 
     @one_thread_each()

@@ -69,7 +69,7 @@ class Trees(NamedTuple):
         shape = (*roots.shape, len(X))
         at = roots.unsqueeze(-1).expand(shape).flatten()
         values = X.flatten()
-        starts = (X.shape[1] * torch.arange(len(X), dtype=torch.int32)).repeat(roots.numel())
+        starts = (X.shape[1] * torch.arange(len(X), dtype=torch.int32, device="cpu")).repeat(roots.numel())
         while True:
             x = values.index_select(0, starts + self.column.index_select(0, at))
             goes_left = x <= self.threshold.index_select(0, at)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from online_laplace.errors import InputError
+from online_laplace.likelihood import StudentT
 from online_laplace.model.jacobian import BlockJacobian, Jacobian, written_out
 from online_laplace.model.layered import LayeredJacobian
 from online_laplace.model.model import Model
@@ -85,9 +86,13 @@ class Posterior:
         drawn = delta.new_empty(*replicas, count, m, k)
         for chosen, f, J in parts.linearised():
             drawn[..., chosen, :] = f.unsqueeze(-3) + _times_each(J, delta)
-        if noise:
-            return self.model.likelihood.sample(drawn, self.hyper.beta[..., None, None, :], generator)
-        return drawn
+        if not noise:
+            return drawn
+        likelihood = self.model.likelihood
+        if isinstance(likelihood, StudentT):  # what is predicted is one t of both and not a sum
+            predicted = likelihood.predict(*self.outputs(X), self.hyper.beta)
+            return predicted.around(drawn[..., : likelihood.targets], generator)
+        return likelihood.sample(drawn, self.hyper.beta[..., None, None, :], generator)
 
 
 def _times_each(J: Jacobian, V: Tensor) -> Tensor:

@@ -71,7 +71,7 @@ def _bridge(f: Tensor, covariance: Tensor) -> Tensor:
 def _monte_carlo(f: Tensor, covariance: Tensor) -> Tensor:
     """The mean over draws of f and their mirror images, for some rows at a time."""
     generator = torch.Generator().manual_seed(SEED)
-    e = torch.randn(PAIRS, f.shape[-1], generator=generator, dtype=torch.float64).to(f)
+    e = torch.randn(PAIRS, f.shape[-1], generator=generator, dtype=torch.float64, device="cpu").to(f)
     size = max(1, CHUNK_NUMBERS // (2 * PAIRS * f[..., :1, :].numel()))
     parts = zip(f.split(size, dim=-2), covariance.split(size, dim=-3), strict=True)
     return torch.cat([_mean_of_draws(e, *part) for part in parts], dim=-2)

@@ -89,7 +89,7 @@ class GaussianPredictive:
 
     def quantile(self, level: float) -> Tensor:
         """The y at which the cdf is `level`: (…, m, k)."""
-        z = torch.special.ndtri(torch.tensor(level, dtype=torch.float64)).item()
+        z = torch.special.ndtri(torch.tensor(level, dtype=torch.float64, device="cpu")).item()
         return self.mean + z * self.std
 
     def crps(self, y: Tensor) -> Tensor:

@@ -70,7 +70,7 @@ def cdf(y: Tensor, mean: Tensor, v: Tensor) -> Tensor:
     found[gaussian] = special.ndtr(steps[gaussian])
     found[small] = special.betaincc(n[small], a[small], q[small])
     found[large] = special.betainc(a[large], n[large], p[large])
-    return torch.as_tensor(found).to(each[1])
+    return torch.as_tensor(found, device="cpu").to(each[1])
 
 
 def _excess(t: Tensor, log: Tensor) -> Tensor:

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 # From so many degrees of freedom on, no number of a t differs from the Gaussian's.
 GAUSSIAN = 1e15
 
+# From so many √ν scales on, no number of 1 + z²/ν differs from z²/ν.
+FAR = 1e8
+
+# Below so many degrees of freedom, scipy's quantiles are lost at levels that are not so small.
+HEAVY = 14.0
+
 # The sinh-sinh rule: points on each side of the centre, and where it ends.
 POINTS = 60
 END = 5.0
@@ -126,10 +132,9 @@ class StudentPredictive:
     def expected_distance(self, y: Tensor) -> Tensor:
         """E|Y − y|: z (2F(z) − 1) + 2 f(z) (ν + z²)/(ν − 1) in units of the scale."""
         z, u = (y - self.mean) / self.scale, 1 / self.freedom
-        density = _log_density(z, self.freedom).exp()
-        return self.scale * (
-            z * (2 * _cdf(z, self.freedom) - 1) + 2 * density * (1 + u * z.square()) / (1 - u)
-        )
+        # f(z) (1 + z²/ν) as one power: far off, nothing times infinity would be left of it
+        density = (-_log_constant(u) - 0.5 * (1 - u) * _log_square(z, u)).exp()
+        return self.scale * (z * (2 * _cdf(z, self.freedom) - 1) + 2 * density / (1 - u))
 
     def distance_among(self, weights: Tensor) -> Tensor:
         """E|Y − Y'| of the mixture with `weights` (…, c) of components (…, c, m, k): (…, m, k).
@@ -137,7 +142,7 @@ class StudentPredictive:
         Σ_ab weight_a weight_b E|Y_a − Y_b|, where of each pair the narrower is integrated over, by the
         sinh-sinh rule, which follows tails of any power, and the other has its closed form.
         """
-        t = torch.linspace(-END, END, 2 * POINTS + 1, dtype=torch.float64)
+        t = torch.linspace(-END, END, 2 * POINTS + 1, dtype=torch.float64, device="cpu")
         inner = 0.5 * math.pi * t.sinh()
         measure = inner.cosh() * 0.5 * math.pi * t.cosh() * (END / POINTS)
         total = torch.zeros_like(self.mean[..., 0, :, :])
@@ -161,6 +166,18 @@ class StudentPredictive:
         level = torch.rand(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
         return mean + scale * _quantile(nu, level)
 
+    def around(self, functions: Tensor, generator: torch.Generator) -> Tensor:
+        """New observations of functions (…, count, m, k) that were drawn with variance `spread` at each row.
+
+        Noise is added, and what is then apart from the mean goes over one root of χ²/ν a row: a t of the
+        scale of both.
+        """
+        mean, noise, nu = (v.unsqueeze(-3) for v in (self.mean, self.noise_scale, self.freedom))
+        draw = torch.randn(functions.shape, generator=generator, dtype=mean.dtype, device=mean.device)
+        half = (0.5 * nu.clamp(max=GAUSSIAN)).expand_as(functions)
+        squares = torch._standard_gamma(half, generator=generator) / half
+        return mean + (functions - mean + noise.sqrt() * draw) * squares.rsqrt()
+
     def score(self, y: Tensor) -> Scores:
         """All scores at targets y (…, m, k)."""
         return score(self, y)
@@ -183,9 +200,20 @@ class StudentPredictive:
 def _log_density(z: Tensor, freedom: Tensor) -> Tensor:
     """Of the standard t at z: −C(ν) − ½ log π − ½ (ν + 1) log(1 + z²/ν)."""
     u = 1 / freedom
-    q = u * z.square()
+    return -_log_constant(u) - 0.5 * (1 + u) * _log_square(z, u)
+
+
+def _log_constant(u: Tensor) -> Tensor:
+    """C(ν) + ½ log π."""
+    return log_constant(u) + 0.5 * math.log(math.pi)
+
+
+def _log_square(z: Tensor, u: Tensor) -> Tensor:
+    """ν log(1 + z²/ν) with u = 1/ν, which is z² of the Gaussian; a number also where z² is none."""
+    square, apart = z.square(), u.sqrt() * z.abs()
+    q = torch.where(u > 0, u * square, 0)
     ratio = torch.where(q > 0, torch.log1p(q) / torch.where(q > 0, q, 1), 1)
-    return -log_constant(u) - 0.5 * math.log(math.pi) - 0.5 * (1 + u) * z.square() * ratio
+    return torch.where(apart > FAR, 2 * apart.log() / u, square * ratio)
 
 
 def _cdf(z: Tensor, freedom: Tensor) -> Tensor:
@@ -193,10 +221,20 @@ def _cdf(z: Tensor, freedom: Tensor) -> Tensor:
 
 
 def _quantile(freedom: Tensor, level: Tensor) -> Tensor:
-    return _by_scipy(special.stdtrit, freedom, level)
+    return _by_scipy(_standard_quantile, freedom, level)
+
+
+def _standard_quantile(nu: np.ndarray, level: np.ndarray) -> np.ndarray:
+    """scipy's, which is lost at the smallest levels: there it is continued, P(T ≤ −z) ∝ (1 + z²/ν)^(−ν/2)."""
+    lowest = np.where(nu < HEAVY, 1e-150, 1e-300)
+    known: np.ndarray = special.stdtrit(nu, np.maximum(level, lowest))
+    with np.errstate(over="ignore", divide="ignore"):
+        beyond = np.log(lowest / np.minimum(level, lowest)) / nu
+        further = -np.hypot(known * np.exp(beyond), np.sqrt(nu * np.expm1(2 * beyond)))
+    return np.where(level < lowest, further, known)
 
 
 def _by_scipy(function: Callable[..., np.ndarray], freedom: Tensor, value: Tensor) -> Tensor:
     """torch has no incomplete Beta function: computed in float64 on the CPU."""
     nu = freedom.clamp(max=GAUSSIAN).cpu().double().numpy()
-    return torch.as_tensor(function(nu, value.cpu().double().numpy())).to(value)
+    return torch.as_tensor(function(nu, value.cpu().double().numpy()), device="cpu").to(value)
