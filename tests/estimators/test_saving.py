@@ -456,3 +456,16 @@ def test_a_model_of_the_first_version_of_the_format_loads_predicts_and_goes_on()
     np.testing.assert_allclose(std, expected["std"], rtol=1e-8)
     later = model.set_params(warm_start=True).fit(X, y)
     np.testing.assert_allclose(later.predict(X[:5]), expected["later"], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there a directory in use cannot be removed")
+def test_a_working_directory_that_is_gone_is_told_of(fitted, kept, rows, tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    for use in (fitted.save, load):
+        with pytest.raises(InputError, match=r"^model: the working directory is no longer there"):
+            use("model")
+    np.testing.assert_array_equal(load(kept).predict(rows[0]), fitted.predict(rows[0]))
+    fitted.save(tmp_path / "other")

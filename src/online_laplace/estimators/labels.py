@@ -59,16 +59,6 @@ def checked_labels(y: ArrayLike) -> Any:
     return y if column else np.array(labels.tolist())  # scikit-learn has a warning for columns
 
 
-def _refuse_trailing_nulls(labels: Any) -> None:
-    """Refuse strings that an array of strings would hold without their end. Raises InputError."""
-    for row, label in enumerate(labels, start=1):
-        if label.endswith("\0"):
-            raise InputError(
-                f"the label {label!r} of row {row}, counting from 1, ends in a null character, which is lost "
-                "in an array of strings: rename it"
-            )
-
-
 def encoded(y: Any, weight: Floats | None, known: Any = None) -> tuple[Any, Integers]:
     """The distinct labels of rows with a weight, or those `known`, and the place of every row's among them.
 
@@ -126,6 +116,16 @@ def _plain_types(y: Any) -> tuple[Any, ...]:
     """The type of an array if its values cannot but be of one kind and there."""
     dtype = getattr(y, "dtype", None)
     return (dtype,) if isinstance(dtype, np.dtype) and dtype.kind in _KINDS else ()
+
+
+def _refuse_trailing_nulls(labels: Any) -> None:
+    """Refuse strings that an array of strings would hold without their end. Raises InputError."""
+    for row, label in enumerate(labels, start=1):
+        if label.endswith("\0"):
+            raise InputError(
+                f"the label {label!r} of row {row}, counting from 1, ends in a null character, which is lost "
+                "in an array of strings: rename it"
+            )
 
 
 def _is_missing(label: Any) -> bool:

@@ -13,19 +13,21 @@ _MOST_SHOWN = 80
 
 
 def check_path(path: str | os.PathLike[str]) -> None:
-    """Refuse a path that is too long, leads in a circle or cannot be looked at; it need not exist.
+    """Refuse a path that is too long, leads nowhere or in a circle or cannot be looked at.
 
-    Raises InputError.
+    It need not exist. Raises InputError.
     """
     # realpath takes what it cannot resolve as it is, so that a name which is too long is still seen below.
     try:
-        place = Path(os.path.realpath(path))
+        place = _resolved(path)
         longest = _longest_name(next(p for p in (place, *place.parents) if os.path.exists(p)))
         too_long = any(len(os.fsencode(part)) > longest for part in place.parts)
         if not too_long:
             os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return
+    except InputError:  # which is a ValueError, and has its words
+        raise
     except OSError as error:
         raise InputError(f"{brief(path)}: {error.strerror}") from error
     except ValueError as error:  # such as a null character
@@ -49,6 +51,16 @@ def check_readable(path: Path) -> None:
         raise InputError(f"{path}: is {what}, and it would be read more than once: put it into a file first")
     if not os.access(path, os.R_OK):
         raise InputError(f"{path}: there is no permission to read it")
+
+
+def _resolved(path: str | os.PathLike[str]) -> Path:
+    """Where a path leads. Raises InputError where that hangs on a working directory that was removed."""
+    try:
+        return Path(os.path.realpath(path))
+    except FileNotFoundError as error:
+        raise InputError(
+            f"{brief(path)}: the working directory is no longer there: name a whole path"
+        ) from error
 
 
 def _longest_name(there: Path) -> int:
