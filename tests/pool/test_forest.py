@@ -13,9 +13,10 @@ from online_laplace import OnlineLaplaceClassifier, OnlineLaplaceRegressor, load
 from online_laplace.estimators.forest_schema import check_trees
 from online_laplace.files.sealed import DamagedFileError
 from online_laplace.likelihood import Categorical, VaryingGaussian
-from online_laplace.pool.candidates import PRESETS, Forest
-from online_laplace.pool.forest import LEAST_VARIANCE, GrownForest
-from online_laplace.pool.trees import SHARED_ERROR, Trees, _written, grow
+from online_laplace.pool.at_once import Predictor
+from online_laplace.pool.candidates import PRESETS
+from online_laplace.pool.forest import Forest
+from online_laplace.pool.trees import LEAST_VARIANCE, SHARED_ERROR, Trees, _written, grow
 
 QUICK = {"preset": "fast", "max_steps": 6, "random_state": 0}
 
@@ -95,12 +96,12 @@ def test_a_forest_predicts_as_its_likelihood_does():
     X, y = steps(80)
     trees, rows = grown(X, y), torch.from_numpy(X[:5])
     value, error = trees.averages(rows)
-    predicted = GrownForest(trees, VaryingGaussian(floor=1e-4)).predict(rows)
+    predicted = Predictor(trees, VaryingGaussian(floor=1e-4)).predict(rows)
     torch.testing.assert_close(predicted.mean, value)
     torch.testing.assert_close(predicted.noise_variance, error.clamp(min=1e-4 + LEAST_VARIANCE))
     assert (predicted.function_variance == 0).all()
     classes = np.eye(3)[np.clip(y.round().astype(int), 0, 2)]
-    of_classes = GrownForest(grown(X, classes), Categorical(3)).predict(rows)
+    of_classes = Predictor(grown(X, classes), Categorical(3)).predict(rows)
     p = of_classes.log_probabilities.exp()
     torch.testing.assert_close(p.sum(-1), torch.ones(1, 5, dtype=torch.float64))
     assert (p > 0).all()

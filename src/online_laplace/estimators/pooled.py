@@ -14,7 +14,7 @@ from torch import Tensor
 from online_laplace.data.checks import Floats
 from online_laplace.data.scaling import Scaler
 from online_laplace.estimators.fitted import FittedNetworks
-from online_laplace.estimators.fitted_forest import FittedForest
+from online_laplace.estimators.fitted_at_once import FittedAtOnce
 from online_laplace.likelihood import StudentT
 from online_laplace.likelihood.floor import floor_like
 from online_laplace.model.mlp import MLP
@@ -36,7 +36,7 @@ class Part:
 
     candidate: AnyCandidate
     length: int
-    networks: FittedNetworks | FittedForest
+    networks: FittedNetworks | FittedAtOnce
     weight: float
     mean_weight: float
 
@@ -59,7 +59,7 @@ class FittedPool:
 
     @property
     def leader(self) -> FittedNetworks:
-        """The networks of the first part, which is no forest: a constant always has a share."""
+        """The networks of the first part, which were not learnt at once: a constant always has a share."""
         networks = self.parts[0].networks
         assert isinstance(networks, FittedNetworks)
         return networks

@@ -17,16 +17,15 @@ from online_laplace.data.checks import Floats, Integers
 from online_laplace.data.scaling import Scaler
 from online_laplace.ensemble.training import TrainingData, observe_scored
 from online_laplace.estimators.fitted import FittedNetworks
-from online_laplace.estimators.fitted_forest import FittedForest
+from online_laplace.estimators.fitted_at_once import FittedAtOnce
 from online_laplace.estimators.pooled import FittedPool, Part
 from online_laplace.estimators.targets import Target
 from online_laplace.estimators.training import FitSummary, scaled_rows, summarised
 from online_laplace.likelihood.base import Likelihood
-from online_laplace.pool.candidates import CONSTANT, Candidate, Forest, Preset, arcs, fitting
+from online_laplace.pool.at_once import Predictor
+from online_laplace.pool.candidates import CONSTANT, Candidate, Preset, arcs, fitting
 from online_laplace.pool.folds import LeftOut, assign_blocks
-from online_laplace.pool.forest import GrownForest
 from online_laplace.pool.pool import Kind, Problem, Watching, train_pool
-from online_laplace.pool.trees import Trees
 from online_laplace.pool.views import VIEWS
 from online_laplace.pool.weighting import Entry, weighted
 from online_laplace.train.trajectory import Snapshots
@@ -34,7 +33,8 @@ from online_laplace.types import Rows
 
 # Of a target of variance one: below it a network is asked whether its curvature is worth anything.
 LEAST_NOISE = 1e-9
-# Below it, what a tree and its member leave out is most of the rows.
+# Below it nothing is learnt at once: what a tree and its member leave out is most of the rows, and how inputs
+# spread is not known from so few.
 FEWEST_BLOCKS = 5
 
 
@@ -68,7 +68,7 @@ class PoolFit:
     def fixed(self) -> dict[str, object]:
         """The leading candidate's architecture and number of members."""
         leader = self.networks.parts[0].candidate
-        assert isinstance(leader, Candidate)  # forests come last
+        assert isinstance(leader, Candidate)  # what was learnt at once comes last
         architecture = leader.architecture
         members = len(self.summary.outcomes)
         return {"hidden": architecture.hidden, "prior": architecture.prior, "members": members}
@@ -156,7 +156,7 @@ def _for_sets(preset: Preset, sets: int) -> Preset:
 
 
 def _leads(entry: Entry) -> tuple[bool, bool, bool, float]:
-    """Networks before lines, and forests last: where one network is asked for, it is the first entry's."""
+    """Networks before lines before what was learnt at once: who asks for one network gets the first."""
     candidate = entry.candidate
     return entry.weight > 0, candidate.is_network, isinstance(candidate, Candidate), entry.weight
 
@@ -189,16 +189,15 @@ def _noise_is_next_to_nothing(entry: Entry) -> bool:
 
 def _part(problem: Problem, rows: Rows, inputs: Scaler, target: Scaler, entry: Entry) -> Part:
     candidate, judged = entry.candidate, entry.judged
-    fitted: FittedNetworks | FittedForest
-    if isinstance(candidate, Forest):
-        assert isinstance(entry.stage.learnt, Trees)
-        likelihood = problem.kind.predicting(problem.likelihood_of(candidate.noise), judged)
-        fitted = FittedForest(GrownForest(entry.stage.learnt, likelihood), rows, inputs, target)
-    else:
-        model = problem.model(candidate)
-        model = replace(model, likelihood=problem.kind.predicting(model.likelihood, judged))
+    likelihood = problem.kind.predicting(problem.likelihood_of(candidate.noise), judged)
+    fitted: FittedNetworks | FittedAtOnce
+    if isinstance(candidate, Candidate):
+        model = replace(problem.model(candidate), likelihood=likelihood)
         snapshots = Snapshots(*(v.flatten(0, 1).clone() for v in entry.stage.networks))
         fitted = FittedNetworks(model, snapshots, rows, inputs, target, VIEWS[candidate.view](rows.X))
+    else:
+        assert not isinstance(entry.stage.learnt, Snapshots)
+        fitted = FittedAtOnce(Predictor(entry.stage.learnt, likelihood), rows, inputs, target)
     return Part(candidate, entry.stage.length, fitted, entry.weight, entry.mean_weight)
 
 
@@ -224,7 +223,7 @@ def _leaderboard(entries: list[Entry], problem: Problem, target: Scaler) -> list
     return [
         {
             "candidate": str(entry.candidate),
-            "steps": entry.stage.length or None,  # a forest takes none
+            "steps": entry.stage.length or None,  # what is learnt at once takes none
             "weight": entry.weight,
             "mean_weight": entry.mean_weight,
             **{
@@ -242,7 +241,8 @@ def _leaderboard(entries: list[Entry], problem: Problem, target: Scaler) -> list
 def _evidence(entry: Entry, units: float) -> float | None:
     """The mean over members, in the user's units.
 
-    A forest has none, and that of a last layer lacks what the other layers cost: it cannot be compared.
+    What is learnt at once has none of its targets, and that of a last layer lacks what the other layers cost:
+    it cannot be compared.
     """
     comparable = isinstance(entry.candidate, Candidate) and entry.candidate.curvature == exact.name
     return float(entry.stage.evidence.mean()) - units if comparable else None

@@ -15,13 +15,13 @@ from online_laplace.data.scaling import Scaler
 from online_laplace.ensemble.architecture import Architecture
 from online_laplace.errors import InputError, known_name
 from online_laplace.estimators.fitted import FittedNetworks
-from online_laplace.estimators.fitted_forest import FittedForest
+from online_laplace.estimators.fitted_at_once import FittedAtOnce
 from online_laplace.estimators.pooled import FittedPool, Part
 from online_laplace.estimators.pooling import PoolFit
 from online_laplace.likelihood import KINDS, Likelihood
-from online_laplace.pool.candidates import Candidate, Forest
-from online_laplace.pool.forest import GrownForest
-from online_laplace.pool.trees import Trees
+from online_laplace.pool.at_once import Learner, Predictor
+from online_laplace.pool.candidates import AnyCandidate, Candidate
+from online_laplace.pool.forest import Forest
 from online_laplace.pool.views import VIEWS
 from online_laplace.train.trajectory import Snapshots
 from online_laplace.types import Rows
@@ -47,9 +47,9 @@ def pool_in_words(fit: PoolFit) -> dict[str, Any]:
     }
 
 
-def _candidate_in_words(candidate: Candidate | Forest) -> dict[str, Any]:
-    if isinstance(candidate, Forest):
-        return {"trees": candidate.trees}
+def _candidate_in_words(candidate: AnyCandidate) -> dict[str, Any]:
+    if isinstance(candidate, Learner):
+        return candidate.in_words()
     architecture = candidate.architecture
     return {
         "hidden": list(architecture.hidden),
@@ -61,11 +61,11 @@ def _candidate_in_words(candidate: Candidate | Forest) -> dict[str, Any]:
 
 
 def pool_arrays(fit: PoolFit) -> dict[str, Tensor]:
-    """The networks and trees of all parts."""
+    """What all parts learnt."""
     found = {}
     for place, part in enumerate(fit.networks.parts):
         of = part.networks
-        learnt = of.grown.trees if isinstance(of, FittedForest) else of.snapshots
+        learnt = of.snapshots if isinstance(of, FittedNetworks) else of.predictor.learnt
         for name, values in learnt._asdict().items():
             found[f"part{place}.{name}"] = values
     return found
@@ -77,26 +77,30 @@ def pool_of(
     """The inverse of the two."""
     parts = []
     for place, one in enumerate(told["parts"]):
-        likelihood = likelihood_from_words(one["likelihood"])
-        if "trees" in one:
-            trees = Trees(*(arrays[f"part{place}.{name}"] for name in Trees._fields))
-            forest = FittedForest(GrownForest(trees, likelihood), rows, inputs, target)
-            which = Forest(one["trees"], one["noise"])
-            parts.append(Part(which, one["steps"], forest, one["weight"], one["mean_weight"]))
-            continue
-        architecture = Architecture(tuple(one["hidden"]), one["activation"], one["prior"])
-        # Folders written before there was another kind do not name it.
-        curvature = one.get("curvature", exact.name)
-        candidate = Candidate(architecture, one["noise"], one["view"], curvature)
-        view = VIEWS[candidate.view](rows.X)
-        columns = view(rows.X[:1]).shape[-1]
-        model = architecture.model(columns, likelihood, rows.X, STRUCTURES[curvature])
-        snapshots = Snapshots(*(arrays[f"part{place}.{name}"] for name in Snapshots._fields))
-        snapshots = snapshots._replace(w=snapshots.w.to(rows.X.dtype))  # once they were of single precision
-        networks = FittedNetworks(model, snapshots, rows, inputs, target, view)
-        parts.append(Part(candidate, one["steps"], networks, one["weight"], one["mean_weight"]))
+        likelihood, candidate = likelihood_from_words(one["likelihood"]), _candidate_of(one)
+        kind: Any = Snapshots if isinstance(candidate, Candidate) else candidate.learnt
+        learnt = kind(*(arrays[f"part{place}.{name}"] for name in kind._fields))
+        fitted: FittedNetworks | FittedAtOnce
+        if isinstance(candidate, Candidate):
+            view = VIEWS[candidate.view](rows.X)
+            columns = view(rows.X[:1]).shape[-1]
+            structure = STRUCTURES[candidate.curvature]
+            model = candidate.architecture.model(columns, likelihood, rows.X, structure)
+            snapshots = learnt._replace(w=learnt.w.to(rows.X.dtype))  # once they were of single precision
+            fitted = FittedNetworks(model, snapshots, rows, inputs, target, view)
+        else:
+            fitted = FittedAtOnce(Predictor(learnt, likelihood), rows, inputs, target)
+        parts.append(Part(candidate, one["steps"], fitted, one["weight"], one["mean_weight"]))
     noise = rows.y.new_tensor(told["noise_variance"])
     return FittedPool(tuple(parts), told["narrowing"], noise, rows, inputs), list(told["leaderboard"])
+
+
+def _candidate_of(one: Mapping[str, Any]) -> AnyCandidate:
+    if "trees" in one:
+        return Forest(one["noise"], one["trees"])
+    architecture = Architecture(tuple(one["hidden"]), one["activation"], one["prior"])
+    # Folders written before there was another kind of curvature do not name it.
+    return Candidate(architecture, one["noise"], one["view"], one.get("curvature", exact.name))
 
 
 def likelihood_in_words(likelihood: Any) -> dict[str, Any]:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from online_laplace.curvature import exact, last_layer
 from online_laplace.ensemble.architecture import Architecture
 from online_laplace.likelihood.base import Likelihood
+from online_laplace.pool.at_once import Learner
+from online_laplace.pool.forest import Forest
 from online_laplace.pool.views import columns_seen
 from online_laplace.train.rounds import ROUND
 
 # Multiplications and additions that a fit may be expected to take: on two cores about an hour.
 MOST_WORK = 3e14
-# How many of them take as long as to look at one value while a tree grows.
-A_COMPARISON = 100
 
 
 @dataclass(frozen=True)
@@ -50,19 +49,10 @@ class Candidate:
         """Whether it sees no inputs."""
         return self.view == "nothing"
 
-
-@dataclass(frozen=True)
-class Forest:
-    """So many trees for every member; no network, and no evidence, but quick, and good at steps."""
-
-    trees: int = 25
-    noise: str = "varying"
-    is_network: ClassVar[bool] = False
-    is_constant: ClassVar[bool] = False
-
-    def __str__(self) -> str:
-        """As the leaderboard has it."""
-        return "forest"
+    @property
+    def most_columns(self) -> float:
+        """With how many columns it is still small."""
+        return MOST_COLUMNS_OF_PRODUCTS if self.view == "products" else math.inf
 
 
 CONSTANT = Candidate(Architecture((), prior="scalar"), view="nothing")
@@ -72,7 +62,7 @@ QUADRATIC = replace(LINEAR, view="products")
 # The products of more columns than these are too many to be a small candidate: of 12 there are 78.
 MOST_COLUMNS_OF_PRODUCTS = 12
 FOREST = Forest()
-AnyCandidate = Candidate | Forest
+AnyCandidate = Candidate | Learner
 
 
 @dataclass(frozen=True)
@@ -96,7 +86,7 @@ class Preset:
     stops_early: bool = True
 
     def with_noise(self, noise: str) -> Preset:
-        """The same candidates with this kind of noise alone; of a forest there is one kind."""
+        """The same candidates with this kind of noise alone; what is learnt at once has one kind."""
         able = (c for c in self.candidates if isinstance(c, Candidate) or c.noise == noise)
         same = (replace(candidate, noise=noise) for candidate in able)
         return replace(self, candidates=tuple(dict.fromkeys(same)))
@@ -176,9 +166,8 @@ CLASS_PRESETS: Mapping[str, Preset] = {
 
 def work(candidate: AnyCandidate, preset: Preset, rows: int, features: int, likelihood: Likelihood) -> float:
     """About how many multiplications and additions the training of a candidate takes."""
-    if isinstance(candidate, Forest):  # every level of a tree looks at every row and column
-        levels = math.log2(rows + 1)
-        return A_COMPARISON * preset.members * candidate.trees * rows * features * levels * likelihood.targets
+    if isinstance(candidate, Learner):
+        return preset.members * candidate.work(rows, features, likelihood.targets)
     columns = columns_seen(candidate.view, features)
     network = candidate.architecture.network(columns, likelihood.outputs, likelihood.constants)
     kept = rows * (1 - preset.left_out / preset.blocks)
@@ -199,17 +188,15 @@ def fitting(
 ) -> tuple[Preset, str | None]:
     """As much of a preset as should be done within `MOST_WORK`, and in words what was left out.
 
-    Products are for few columns. The rule for the rest: the longest training goes first, down to the
+    Some candidates are for few columns. The rule for the rest: the longest training goes first, down to the
     shortest; then the last candidates, down to one network; then members, down to two.
     """
 
     def total(preset: Preset) -> float:
         return sum(work(c, preset, rows, features, likelihood_of(c.noise)) for c in preset.candidates)
 
-    if features > MOST_COLUMNS_OF_PRODUCTS:
-        few = tuple(c for c in preset.candidates if c != QUADRATIC)
-        preset = replace(preset, candidates=few)
-    whole = preset
+    small = tuple(c for c in preset.candidates if features <= c.most_columns)
+    whole = preset = replace(preset, candidates=small)
     while total(preset) > MOST_WORK and len(preset.lengths) > 1:
         preset = replace(preset, lengths=preset.lengths[:-1])
     while total(preset) > MOST_WORK and sum(c.is_network for c in preset.candidates) > 1:

@@ -15,10 +15,11 @@ from online_laplace.data.scaling import Scaler
 from online_laplace.likelihood.base import Likelihood
 from online_laplace.memory import needed_bytes
 from online_laplace.model.model import Model
-from online_laplace.pool.candidates import AnyCandidate, Candidate, Forest, Preset, work
+from online_laplace.pool.at_once import Learner
+from online_laplace.pool.candidates import AnyCandidate, Candidate, Preset, work
 from online_laplace.pool.folds import LeftOut
-from online_laplace.pool.forest import ForestMembers
 from online_laplace.pool.members import Members, side_by_side
+from online_laplace.pool.members_at_once import MembersAtOnce
 from online_laplace.pool.training import Predicting, Stage
 from online_laplace.pool.views import VIEWS
 from online_laplace.pool.weighting import Entry, Judged, weighted
@@ -51,12 +52,12 @@ class Problem:
         likelihood, structure = self.likelihood_of(candidate.noise), STRUCTURES[candidate.curvature]
         return candidate.architecture.model(X.shape[-1], likelihood, X, structure)
 
-    def members(self, candidate: AnyCandidate, seeds: Sequence[int]) -> Members | ForestMembers:
+    def members(self, candidate: AnyCandidate, seeds: Sequence[int]) -> Members | MembersAtOnce:
         """The members of a candidate, of these seeds, before their training."""
         left_out = self.left_out.of_members(slice(0, len(seeds)))
-        if isinstance(candidate, Forest):
+        if isinstance(candidate, Learner):
             likelihood = self.likelihood_of(candidate.noise)
-            return ForestMembers(candidate, likelihood, self.rows, left_out, self.kind.describe, seeds)
+            return MembersAtOnce(candidate, likelihood, self.rows, left_out, self.kind.describe, seeds)
         return Members(self.model(candidate), self.rows_for(candidate), left_out, self.kind.describe, seeds)
 
 

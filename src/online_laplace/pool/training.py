@@ -13,7 +13,7 @@ from torch import Tensor
 from online_laplace.evidence import laplace_evidence
 from online_laplace.model.model import Model
 from online_laplace.model.prior import Hyper
-from online_laplace.pool.trees import Trees
+from online_laplace.pool.at_once import Learnt
 from online_laplace.posterior.posterior import Posterior
 from online_laplace.predictive.distribution import Distribution
 from online_laplace.threads import one_thread_each
@@ -28,7 +28,7 @@ from online_laplace.types import Rows
 
 
 class Predicting(Protocol):
-    """What members (r,) say of rows X (r, b, d_x): a `Posterior`, or a forest."""
+    """What members (r,) say of rows X (r, b, d_x): a `Posterior`, or a `Predictor`."""
 
     def outputs(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """The outputs (r, b, k) that the likelihood knows, and their covariance (r, b, k, k)."""
@@ -46,13 +46,13 @@ Describe = Callable[[Predicting, Rows], dict[str, Tensor]]
 class Stage:
     """What members (r,) came to after `length` steps, and what they say of the rows that they left out.
 
-    `learnt` predicts: snapshots (r, c, ·) of networks, or the trees of a forest. `said` holds what each of
-    them says, (r, c, b, …) by name; `evidence` (r,) is that of the last snapshot, of a forest no number;
-    `seconds` what it took from the stage before.
+    `learnt` predicts: snapshots (r, c, ·) of networks, or what was learnt at once. `said` holds what each of
+    them says, (r, c, b, …) by name; `evidence` (r,) is that of the last snapshot, no number where there is
+    none; `seconds` what it took from the stage before.
     """
 
     length: int
-    learnt: Snapshots | Trees
+    learnt: Snapshots | Learnt
     said: dict[str, Tensor]
     evidence: Tensor
     outcomes: tuple[Outcome, ...]

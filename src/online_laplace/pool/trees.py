@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from online_laplace.data.checks import Floats, Integers
+from online_laplace.likelihood import Categorical, Likelihood, VaryingGaussian
+from online_laplace.likelihood.floor import floor_like
 
 # Each tree leaves this share of its member's rows out, by which the errors of its forest are known.
 UNSEEN = 0.25
@@ -25,6 +27,11 @@ MOST_LEAVES = 4_000
 # The error of a leaf is that of its rows and of so much of a row with the mean error of all: a leaf of two
 # rows that happen to be hit knows less than it seems.
 SHARED_ERROR = 0.2
+# The least variance that a forest claims, of a target of variance one: a handful of rows in a leaf that are
+# all alike do not show that the next one is.
+LEAST_VARIANCE = 1e-6
+# How many trees that know nothing stand beside those of a forest of classes: none is ever impossible.
+IGNORANT_TREES = 0.5
 # Rows times trees that are followed down at a time: what they touch stays in the cache.
 AT_A_TIME = 2**14
 
@@ -44,6 +51,22 @@ class Trees(NamedTuple):
     right: Tensor
     value: Tensor
     error: Tensor
+
+    @property
+    def members(self) -> int:
+        """How many forests there are."""
+        return len(self.roots)
+
+    def outputs(self, X: Tensor, likelihood: Likelihood) -> Tensor:
+        """Averages at rows X as a likelihood has them: mean and log variance, or logs of probabilities."""
+        value, error = self.averages(X)
+        if isinstance(likelihood, VaryingGaussian):
+            floor = floor_like(error, likelihood.floor)
+            above = (error - floor).clamp(min=LEAST_VARIANCE)  # the likelihood adds its floor
+            return torch.cat([value, above.log()], dim=-1)
+        assert isinstance(likelihood, Categorical)
+        trees, unknown = self.roots.shape[1], IGNORANT_TREES / value.shape[-1]
+        return ((trees * value + unknown) / (trees + IGNORANT_TREES)).log()
 
     def of_member(self, member: int) -> Trees:
         """The same nodes, and the roots of one member: (1, t)."""

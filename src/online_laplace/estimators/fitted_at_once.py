@@ -1,4 +1,4 @@
-"""A forest of a pool as a thing that predicts: users' rows in, users' units out."""
+"""What a pool learnt at once as a thing that predicts: users' rows in, users' units out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from online_laplace.data.checks import Floats
 from online_laplace.data.scaling import Affine, Scaler
 from online_laplace.estimators.fitted import as_log_odds
 from online_laplace.likelihood.base import Likelihood
-from online_laplace.pool.forest import GrownForest
+from online_laplace.pool.at_once import Predictor
 from online_laplace.predictive.distribution import Component
 from online_laplace.types import Rows
 
@@ -24,10 +24,10 @@ MOST_ROWS_MOVED = 200
 
 
 @dataclass(frozen=True, eq=False)
-class FittedForest:
-    """The forests of all members; it answers what a pool asks of `FittedNetworks`."""
+class FittedAtOnce:
+    """What all members learnt; it answers what a pool asks of `FittedNetworks`."""
 
-    grown: GrownForest
+    predictor: Predictor
     rows: Rows
     inputs: Scaler
     target: Scaler
@@ -35,28 +35,28 @@ class FittedForest:
     @property
     def likelihood(self) -> Likelihood:
         """What they say of targets."""
-        return self.grown.likelihood
+        return self.predictor.likelihood
 
     @property
     def units(self) -> Affine[Tensor]:
-        """From the forests' targets to the user's, each (1, k)."""
+        """From the targets as they were learnt to the user's, each (1, k)."""
         return self.target.tensors(self.rows.y)
 
     def __len__(self) -> int:
-        """The number of forests."""
-        return len(self.grown.trees.roots)
+        """The number of members."""
+        return self.predictor.learnt.members
 
     def mean(self, X: Floats) -> Tensor:
         """The mean over members (m, k)."""
         return self.units.inverse(self._means(self._tensor(X)).mean(0))
 
     def is_sound_at(self, X: Floats) -> bool:
-        """A forest has no curvature that could be worthless."""
+        """There is no curvature that could be worthless."""
         return True
 
     def predictions(self, X: Floats) -> Iterator[Component]:
         """What each member predicts at every row, (m, k), one by one."""
-        f, covariance = self.grown.outputs(self._tensor(X))
+        f, covariance = self.predictor.outputs(self._tensor(X))
         for outputs, of_outputs in zip(f, covariance, strict=True):
             predicted: Component = self.likelihood.predict(outputs, of_outputs, f.new_ones(0))
             yield predicted.to_units(self.units)
@@ -68,14 +68,14 @@ class FittedForest:
         apart = (means - means.mean(0)).permute(2, 1, 0)  # (k, m, members)
         joint = apart @ apart.mT / len(self)
         if noise:
-            predicted: Any = self.grown.predict(rows)
+            predicted: Any = self.predictor.predict(rows)
             joint.diagonal(dim1=-2, dim2=-1).add_(predicted.noise_variance.mean(0).mT)
         return joint * self.units.std.reshape(-1, 1, 1).square()
 
     def draw(self, X: Floats, count: int, generator: torch.Generator, *, noise: bool) -> Tensor:
         """Functions drawn at the rows of X, each of one member: (count, m, k)."""
         of = torch.randint(len(self), (count,), generator=generator, device=generator.device)
-        f = self.grown.outputs(self._tensor(X))[0][of]
+        f = self.predictor.outputs(self._tensor(X))[0][of]
         drawn = self.likelihood.sample(f, f.new_ones(0), generator) if noise else f
         return self.units.inverse(drawn[..., : self.rows.targets])
 
@@ -93,7 +93,7 @@ class FittedForest:
 
     def _means(self, rows: Tensor) -> Tensor:
         """Every member's mean on the scale of training, its first outputs: (members, m, k)."""
-        return self.grown.outputs(rows)[0][..., : self.rows.targets]
+        return self.predictor.outputs(rows)[0][..., : self.rows.targets]
 
     def _tensor(self, X: Floats) -> Tensor:
         return torch.from_numpy(self.inputs.transform(X)).to(self.rows.X)

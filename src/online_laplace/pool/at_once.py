@@ -1,0 +1,73 @@
+"""Candidates that are learnt at once, and not step by step: what they must do to be in a pool."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from torch import Tensor
+
+from online_laplace.data.checks import Floats, Integers
+from online_laplace.likelihood.base import Likelihood
+from online_laplace.predictive.distribution import Distribution
+
+
+class Learnt(Protocol):
+    """What all members learnt: a named tuple of tensors, which is how it is saved."""
+
+    @property
+    def members(self) -> int:
+        """How many there are."""
+
+    def outputs(self, X: Tensor, likelihood: Likelihood) -> Tensor:
+        """The outputs (members, m, k) that the likelihood knows, at rows X (m, d_x) on the CPU."""
+
+    def _asdict(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Learner(ABC):
+    """A candidate without steps and without an evidence that others have too."""
+
+    noise: str
+    is_network: ClassVar[bool] = False
+    is_constant: ClassVar[bool] = False
+    most_columns: ClassVar[float] = math.inf
+    # The class of what is learnt: `joined` makes one of the list of those of each member, `_fields` names its
+    # tensors.
+    learnt: ClassVar[type[Any]]
+
+    @abstractmethod
+    def learn(
+        self, X: Floats, y: Floats, weight: Floats, blocks: Integers, seed: int, seconds: float
+    ) -> Learnt:
+        """What one member learns of rows X (n, d_x), y (n, k), of weight (n,), each in one of `blocks`."""
+
+    @abstractmethod
+    def work(self, rows: int, features: int, targets: int) -> float:
+        """About how many multiplications and additions that takes."""
+
+    @abstractmethod
+    def in_words(self) -> dict[str, Any]:
+        """What the document of a saved model says of it, beside its noise."""
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """What was learnt gives the outputs of a likelihood; nothing about these is left open."""
+
+    learnt: Learnt
+    likelihood: Likelihood
+
+    def outputs(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """The outputs (members, m, k) at rows X (m, d_x) or (1, m, d_x), and a covariance of zero."""
+        f = self.learnt.outputs(X.reshape(-1, X.shape[-1]).cpu(), self.likelihood).to(X)
+        return f, f.new_zeros(*f.shape, f.shape[-1])
+
+    def predict(self, X: Tensor) -> Distribution:
+        """The distribution of targets: (members, m, ·)."""
+        f, covariance = self.outputs(X)
+        found: Distribution = self.likelihood.predict(f, covariance, f.new_ones(0))
+        return found
