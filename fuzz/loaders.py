@@ -34,6 +34,9 @@ from online_laplace.tables.task import decide_task
 
 Attack = Callable[[random.Random, Path], None]
 
+# Named networks, and the pools of numbers and of classes.
+MODELS = ["regressor", "pool", "classifier", "classes"]
+
 
 class Target:
     """Good files to begin with, made once, and what is done with bad copies of them."""
@@ -52,6 +55,10 @@ class Target:
         pool = OnlineLaplaceRegressor(preset="fast", max_steps=2, random_state=0)
         step = self.frame.y.where(self.frame.x > self.frame.x.median(), 9.0)  # by a forest too
         TableModel.fit(self.frame.assign(y=step), "y", pool).save(folder / "pool")
+        bells = self.frame.assign(y=np.where(np.arange(30) % 2, "wide", "narrow"))  # by a discriminant too
+        bells["x"] = random_.normal(size=30) * np.where(bells.y == "wide", 3.0, 0.5)
+        pool = OnlineLaplaceClassifier(preset="fast", max_steps=2, random_state=0)
+        TableModel.fit(bells[["x", "y"]], "y", pool, labels="text").save(folder / "classes")
         classes = self.frame.assign(y=self.frame.c)[["x", "rate", "y"]]
         TableModel.fit(classes, "y", OnlineLaplaceClassifier(**quick), labels="text").save(
             folder / "classifier"
@@ -88,14 +95,13 @@ class Target:
         }
 
     def _document(self, chance: random.Random, place: Path) -> None:
-        kind = chance.choice(["regressor", "pool", "classifier"])
-        shutil.copytree(self.folder / kind, place / "m")
+        shutil.copytree(self.folder / chance.choice(MODELS), place / "m")
         path = place / "m" / "model.json"
         path.write_bytes(sealed(edited(json.loads(path.read_bytes()), chance)))
         self._use_model(place / "m")
 
     def _arrays(self, chance: random.Random, place: Path) -> None:
-        shutil.copytree(self.folder / chance.choice(["regressor", "pool", "classifier"]), place / "m")
+        shutil.copytree(self.folder / chance.choice(MODELS), place / "m")
         path = place / "m" / "model.safetensors"
         arrays, about = read_arrays(path)
         name = chance.choice(list(arrays))

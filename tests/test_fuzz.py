@@ -14,7 +14,7 @@ from online_laplace.files.sealed import DamagedFileError, read_arrays
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "fuzz"))
 
-from loaders import Target, _use_results, failure
+from loaders import MODELS, Target, _use_results, failure
 from mutate import sealed
 
 NAMES = ["model document", "model arrays", "model bytes", "store", "export", "archive", "table"]
@@ -27,10 +27,10 @@ def target(tmp_path_factory):
 
 
 def test_the_files_are_read_before_anything_is_done_to_them(target):
-    target._use_model(target.folder / "regressor")
-    target._use_model(target.folder / "classifier")
-    target._use_model(target.folder / "pool")
+    for kind in MODELS:
+        target._use_model(target.folder / kind)
     assert "part1.threshold" in read_arrays(target.folder / "pool" / "model.safetensors")[0]  # of a forest
+    assert any("root" in name for name in read_arrays(target.folder / "classes" / "model.safetensors")[0])
     _use_results(target.folder / "store")
     _use_results(target.folder / "export")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import torch
@@ -18,6 +18,7 @@ from torch import Tensor
 from online_laplace import defaults
 from online_laplace.curvature import STRUCTURES, exact
 from online_laplace.ensemble.architecture import Architecture
+from online_laplace.estimators.discriminant_schema import check_densities
 from online_laplace.estimators.forest_schema import check_trees
 from online_laplace.estimators.labels import NUMBERS
 from online_laplace.files.schema import Count, Open, Positive, Strict, check
@@ -97,12 +98,25 @@ class ForestSchema(PartSchema):
     trees: Positive
 
 
+class DiscriminantSchema(PartSchema):
+    """A part of densities of inputs."""
+
+    densities: Literal["student-t"]
+
+
+# What was learnt at once, by the word that only its part has: how its arrays are checked, its likelihoods.
+AT_ONCE: Mapping[str, tuple[Callable[..., None], tuple[type[Any], ...]]] = {
+    "trees": (check_trees, (VaryingGaussian, Categorical)),
+    "densities": (check_densities, (Categorical,)),
+}
+
+
 class PoolSchema(Strict):
     """A stacked pool."""
 
     narrowing: Annotated[float, Field(gt=0)]
     noise_variance: list[Annotated[float, Field(ge=0)]]  # of classes there is none
-    parts: Annotated[list[NetworksSchema | ForestSchema], Field(min_length=1)]
+    parts: Annotated[list[NetworksSchema | ForestSchema | DiscriminantSchema], Field(min_length=1)]
     leaderboard: list[dict[str, Plain | list[float]]]  # of several targets an RMSE each
 
 
@@ -183,16 +197,21 @@ def _check_parts(
     """The network of the first part and its targets, if the arrays are those of all parts."""
     found = []
     for i, part in enumerate(parts):
-        if "trees" in part:
-            check_trees(f"part{i}.", arrays, X.shape[-1], k)
-            if not isinstance(_likelihood(part["likelihood"]), (VaryingGaussian, Categorical)):
-                raise DamagedFileError(f"pool.parts.{i}.likelihood: no forest has it")
+        if (word := _at_once(part)) is not None:
+            check_learnt, likelihoods = AT_ONCE[word]
+            check_learnt(f"part{i}.", arrays, X.shape[-1], k)
+            if not isinstance(_likelihood(part["likelihood"]), likelihoods):
+                raise DamagedFileError(f"pool.parts.{i}.likelihood: a part with {word} cannot have it")
         else:
             columns = VIEWS[part["view"]](X)(X[:1]).shape[-1]
             found.append(_check_networks(part, f"part{i}.", arrays, columns, k))
-    if "trees" in parts[0]:
+    if _at_once(parts[0]) is not None:
         raise DamagedFileError("pool.parts.0: the first part of a pool has networks")
     return found[0]
+
+
+def _at_once(part: Mapping[str, Any]) -> str | None:
+    return next((word for word in AT_ONCE if word in part), None)
 
 
 def _check_networks(

@@ -21,6 +21,7 @@ from online_laplace.estimators.pooling import PoolFit
 from online_laplace.likelihood import KINDS, Likelihood
 from online_laplace.pool.at_once import Learner, Predictor
 from online_laplace.pool.candidates import AnyCandidate, Candidate
+from online_laplace.pool.discriminant import Discriminant
 from online_laplace.pool.forest import Forest
 from online_laplace.pool.views import VIEWS
 from online_laplace.train.trajectory import Snapshots
@@ -98,6 +99,8 @@ def pool_of(
 def _candidate_of(one: Mapping[str, Any]) -> AnyCandidate:
     if "trees" in one:
         return Forest(one["noise"], one["trees"])
+    if "densities" in one:
+        return Discriminant(one["noise"])
     architecture = Architecture(tuple(one["hidden"]), one["activation"], one["prior"])
     # Folders written before there was another kind of curvature do not name it.
     return Candidate(architecture, one["noise"], one["view"], one.get("curvature", exact.name))

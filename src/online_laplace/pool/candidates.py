@@ -10,6 +10,7 @@ from online_laplace.curvature import exact, last_layer
 from online_laplace.ensemble.architecture import Architecture
 from online_laplace.likelihood.base import Likelihood
 from online_laplace.pool.at_once import Learner
+from online_laplace.pool.discriminant import Discriminant
 from online_laplace.pool.forest import Forest
 from online_laplace.pool.views import columns_seen
 from online_laplace.train.rounds import ROUND
@@ -61,7 +62,7 @@ QUADRATIC = replace(LINEAR, view="products")
 
 # The products of more columns than these are too many to be a small candidate: of 12 there are 78.
 MOST_COLUMNS_OF_PRODUCTS = 12
-FOREST = Forest()
+FOREST, DISCRIMINANT = Forest(), Discriminant()
 AnyCandidate = Candidate | Learner
 
 
@@ -139,9 +140,13 @@ _CLASS_FOREST = Forest(noise="constant")
 _SMALL, _SMALL_RELU = _network((20,), "scalar"), Candidate(Architecture((20,), "relu", "scalar"))
 _WIDE = Candidate(Architecture((100,), "relu", "scalar"), curvature=last_layer.name)
 CLASS_PRESETS: Mapping[str, Preset] = {
-    "fast": Preset((CONSTANT, LINEAR, _CLASS_FOREST, _SMALL_RELU), 5, 20, 5, (10, 20)),
+    "fast": Preset((CONSTANT, LINEAR, _CLASS_FOREST, DISCRIMINANT, _SMALL_RELU), 5, 20, 5, (10, 20)),
     "balanced": Preset(
-        (CONSTANT, LINEAR, QUADRATIC, _CLASS_FOREST, _WIDE, _SMALL_RELU, _SMALL), 8, 16, 3, (10, 20)
+        (CONSTANT, LINEAR, QUADRATIC, _CLASS_FOREST, DISCRIMINANT, _WIDE, _SMALL_RELU, _SMALL),
+        8,
+        16,
+        3,
+        (10, 20),
     ),
     "best": Preset(
         (
@@ -149,6 +154,7 @@ CLASS_PRESETS: Mapping[str, Preset] = {
             LINEAR,
             QUADRATIC,
             _CLASS_FOREST,
+            DISCRIMINANT,
             _WIDE,
             _SMALL_RELU,
             _SMALL,
