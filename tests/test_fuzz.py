@@ -61,6 +61,12 @@ SEALED: dict[str, tuple[list[str | int], object, str]] = {
     "pool: a tiny factor": (["pool", "narrowing"], 1e-300, "pool.narrowing: 1e-300 is not between"),
     "pool: a huge floor": (["pool", "parts", 0, "likelihood", "floor"], 1e308, "likelihood.floor"),
     "pool: another prior": (["pool", "parts", 0, "prior"], "layerwise", "part0.alpha"),
+    "classes: other densities": (["pool", "parts", -1, "densities"], "gaussian", "pool.parts.1"),
+    "classes: densities of numbers": (
+        ["pool", "parts", -1, "likelihood"],
+        {"kind": "Gaussian", "targets": 2},
+        "a part with densities cannot have it",
+    ),
 }
 
 

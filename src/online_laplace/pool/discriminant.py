@@ -124,7 +124,8 @@ class Classes:
         # Of a class that is not there nothing is known but where all rows are.
         mean = torch.where((rows > 0).unsqueeze(-1), mean, overall)
         freedom = (rows - 1).clamp(min=0)
-        squares = torch.stack([_squares(X - m, of * weight) for m, of in zip(mean, y.T, strict=True)])
+        own = (y.T > 0).unbind(0)
+        squares = torch.stack([_squares(X[of] - m, weight[of]) for of, m in zip(own, mean, strict=True)])
         squares = torch.where(freedom.view(-1, 1, 1) > 0, squares, 0)  # weights below one are no second row
         variance, directions = torch.linalg.eigh(_squares(X - overall, weight) / size)
         seen = directions[:, variance > LEAST_VARIANCE].T

@@ -136,7 +136,7 @@ def _candidates(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _name(one: dict[str, Any]) -> str:
-    """A candidate and how long it was trained; a forest is grown at once."""
+    """A candidate and how long it was trained; what is learnt at once has no steps."""
     return f"{one['candidate']}, {one['steps']} steps" if one["steps"] else one["candidate"]
 
 
