@@ -79,6 +79,7 @@ class PartSchema(Strict):
     steps: Count
     weight: Share
     mean_weight: Share
+    refit: bool = False
     likelihood: dict[str, Plain | list[float]]  # of several targets a floor or a mean count each
 
 

@@ -32,13 +32,17 @@ from online_laplace.types import Rows
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What a candidate learnt in one length of training, and its weights in the mixture and the mean."""
+    """What a candidate learnt in one length of training, and its weights in the mixture and the mean.
+
+    `refit` is true of members that were trained on all rows, once others had left some out.
+    """
 
     candidate: AnyCandidate
     length: int
     networks: FittedNetworks | FittedAtOnce
     weight: float
     mean_weight: float
+    refit: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -26,6 +26,7 @@ from online_laplace.pool.at_once import Predictor
 from online_laplace.pool.candidates import CONSTANT, Candidate, Preset, arcs, fitting
 from online_laplace.pool.folds import LeftOut, assign_blocks
 from online_laplace.pool.pool import Kind, Problem, Watching, train_pool
+from online_laplace.pool.refit import on_all_rows, with_all_rows
 from online_laplace.pool.views import VIEWS
 from online_laplace.pool.weighting import Entry, weighted
 from online_laplace.train.trajectory import Snapshots
@@ -50,8 +51,8 @@ class PoolSettings:
 
     @property
     def members(self) -> int:
-        """Networks of one candidate."""
-        return self.preset.members
+        """The most networks of one candidate."""
+        return self.preset.networks
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +118,23 @@ def fit_pool(
     seen = left_out.seen(len(X))
     whole = replace(rows, weight=seen if rows.weight is None else seen * rows.weight)
     entries, parts = _sound_parts(entries, problem, X, partial(_part, problem, whole, inputs, target))
-    narrowing = kind.narrowing(entries, problem, preset.members)
+    again = on_all_rows(
+        entries,
+        problem,
+        preset,
+        seeds[preset.members : preset.networks],
+        seconds=settings.seconds - (time.perf_counter() - began),
+        n_jobs=settings.n_jobs,
+        on_stage=None if watching is None else watching.on_refit,
+    )
+    refit = map(partial(_part, problem, with_all_rows(whole), inputs, target), again)
+    sound = (
+        part
+        for entry, part in zip(again, refit, strict=True)
+        if not _noise_is_next_to_nothing(entry) or part.networks.is_sound_at(X)
+    )
+    parts = _joined_by(parts, sound)
+    narrowing = kind.narrowing(entries, problem, preset.networks if again else preset.members)
     noise = kind.noise_variance(entries, problem, narrowing)
     pool = FittedPool(parts, narrowing, noise, whole, inputs)
     leader = max(entries, key=_leads)
@@ -145,7 +162,7 @@ def _one_by_one(y: Floats, classes: Integers | None) -> Integers:
 def _for_sets(preset: Preset, sets: int) -> Preset:
     """No more blocks than there are sets of rows; where there is one alone, nothing is left out."""
     if sets < 2:
-        return replace(preset, members=1, blocks=1, left_out=0)
+        return replace(preset, members=1, blocks=1, left_out=0, refit=0)
     blocks = min(preset.blocks, sets)
     members = min(preset.members, blocks)
     left_out = min(max(1, round(preset.left_out * blocks / preset.blocks)), blocks - 1)
@@ -180,6 +197,24 @@ def _sound_parts(
         if not worthless:
             return entries, parts
         entries = weighted([e.without_a_say() if id(e) in worthless else e for e in entries], problem.rows)
+
+
+def _joined_by(parts: tuple[Part, ...], again: Iterable[Part]) -> tuple[Part, ...]:
+    """The parts, and after them the same trained on all rows: all networks count alike, in the mean the last.
+
+    A mean errs less the more rows its networks saw; the mixture needs those that left rows out as well, by
+    whose differences it is as wide as it should be.
+    """
+    found, more = [], {(part.candidate, part.length): part for part in again}
+    for part in parts:
+        refit = more.get((part.candidate, part.length))
+        if refit is None:
+            found.append(part)
+            continue
+        share = len(refit.networks) / (len(part.networks) + len(refit.networks))
+        found.append(replace(part, weight=(1 - share) * part.weight, mean_weight=0.0))
+        more[part.candidate, part.length] = replace(refit, weight=share * part.weight, refit=True)
+    return (*found, *more.values())
 
 
 def _noise_is_next_to_nothing(entry: Entry) -> bool:

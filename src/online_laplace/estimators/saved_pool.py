@@ -23,6 +23,7 @@ from online_laplace.pool.at_once import Learner, Predictor
 from online_laplace.pool.candidates import AnyCandidate, Candidate
 from online_laplace.pool.discriminant import Discriminant
 from online_laplace.pool.forest import Forest
+from online_laplace.pool.refit import with_all_rows
 from online_laplace.pool.views import VIEWS
 from online_laplace.train.trajectory import Snapshots
 from online_laplace.types import Rows
@@ -40,6 +41,7 @@ def pool_in_words(fit: PoolFit) -> dict[str, Any]:
                 "steps": part.length,
                 "weight": part.weight,
                 "mean_weight": part.mean_weight,
+                "refit": part.refit,
                 "likelihood": likelihood_in_words(part.networks.likelihood),
             }
             for part in fit.networks.parts
@@ -78,6 +80,7 @@ def pool_of(
     """The inverse of the two."""
     parts = []
     for place, one in enumerate(told["parts"]):
+        seen = with_all_rows(rows) if one.get("refit") else rows
         likelihood, candidate = likelihood_from_words(one["likelihood"]), _candidate_of(one)
         kind: Any = Snapshots if isinstance(candidate, Candidate) else candidate.learnt
         learnt = kind(*(arrays[f"part{place}.{name}"] for name in kind._fields))
@@ -88,10 +91,12 @@ def pool_of(
             structure = STRUCTURES[candidate.curvature]
             model = candidate.architecture.model(columns, likelihood, rows.X, structure)
             snapshots = learnt._replace(w=learnt.w.to(rows.X.dtype))  # once they were of single precision
-            fitted = FittedNetworks(model, snapshots, rows, inputs, target, view)
+            fitted = FittedNetworks(model, snapshots, seen, inputs, target, view)
         else:
-            fitted = FittedAtOnce(Predictor(learnt, likelihood), rows, inputs, target)
-        parts.append(Part(candidate, one["steps"], fitted, one["weight"], one["mean_weight"]))
+            fitted = FittedAtOnce(Predictor(learnt, likelihood), seen, inputs, target)
+        # Folders written before anything was trained twice do not say so.
+        shares = one["weight"], one["mean_weight"], one.get("refit", False)
+        parts.append(Part(candidate, one["steps"], fitted, *shares))
     noise = rows.y.new_tensor(told["noise_variance"])
     return FittedPool(tuple(parts), told["narrowing"], noise, rows, inputs), list(told["leaderboard"])
 

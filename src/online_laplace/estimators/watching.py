@@ -20,6 +20,7 @@ class PoolBars:
         """Nothing is shown before there is something to say."""
         self._bars = bars
         self._lines: dict[AnyCandidate, Bar] = {}
+        self._refit: Bar | None = None
 
     def on_start(
         self, candidates: Sequence[AnyCandidate], lengths: Sequence[int], estimate: Estimate
@@ -45,6 +46,12 @@ class PoolBars:
         bar.update(
             step if going_on else bar.total, f"{best.score:.3f} out of fold after {best.stage.length} steps"
         )
+
+    def on_refit(self, done: int, of: int) -> None:
+        """One more bar, for what was chosen and is trained on all rows."""
+        if self._refit is None:
+            self._refit = self._bars.add("the chosen, on all rows", of)
+        self._refit.update(done)
 
 
 @contextmanager

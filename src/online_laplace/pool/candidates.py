@@ -74,7 +74,8 @@ class Preset:
     blocks out, so that some rows, or all, are left out by two. Training is judged after each of `lengths`
     steps, by a mixture of `snapshots` of its second half; the precisions of prior and noise are updated at
     every `update_every`-th step. Where it `stops_early`, a candidate is trained longer only while its last
-    stage has weight.
+    stage has weight. What has weight in the end is trained once more by `refit` members that leave nothing
+    out.
     """
 
     candidates: tuple[AnyCandidate, ...]
@@ -85,6 +86,12 @@ class Preset:
     snapshots: int = 3
     update_every: int = 1
     stops_early: bool = True
+    refit: int = 0
+
+    @property
+    def networks(self) -> int:
+        """The most networks of one candidate that are trained."""
+        return self.members + self.refit
 
     def with_noise(self, noise: str) -> Preset:
         """The same candidates with this kind of noise alone; what is learnt at once has one kind."""
@@ -123,14 +130,15 @@ PRESETS: Mapping[str, Preset] = {
             _DEEP,
             _LAYERWISE,
             _VARYING,
-            replace(_VARYING, view="pieces"),
+            replace(_network((12, 12), "layerwise", "varying"), view="pieces"),
             _network((50,), "scalar"),
         ),
-        20,
-        20,
+        16,
+        16,
         2,
         (30, 60, 120, 240),
-        stops_early=False,
+        update_every=2,
+        refit=6,
     ),
 }
 
@@ -173,7 +181,7 @@ CLASS_PRESETS: Mapping[str, Preset] = {
 def work(candidate: AnyCandidate, preset: Preset, rows: int, features: int, likelihood: Likelihood) -> float:
     """About how many multiplications and additions the training of a candidate takes."""
     if isinstance(candidate, Learner):
-        return preset.members * candidate.work(rows, features, likelihood.targets)
+        return preset.networks * candidate.work(rows, features, likelihood.targets)
     columns = columns_seen(candidate.view, features)
     network = candidate.architecture.network(columns, likelihood.outputs, likelihood.constants)
     kept = rows * (1 - preset.left_out / preset.blocks)
@@ -186,7 +194,7 @@ def work(candidate: AnyCandidate, preset: Preset, rows: int, features: int, like
         smaller = min(residuals, weights)
         step = residuals * weights * (smaller + 10) + smaller**3
     steps = preset.lengths[-1] if candidate.is_network else preset.lengths[0]
-    return preset.members * step * (steps + 2 * preset.snapshots * len(preset.lengths))
+    return preset.networks * step * (steps + 2 * preset.snapshots * len(preset.lengths))
 
 
 def fitting(
@@ -194,8 +202,9 @@ def fitting(
 ) -> tuple[Preset, str | None]:
     """As much of a preset as should be done within `MOST_WORK`, and in words what was left out.
 
-    Some candidates are for few columns. The rule for the rest: the longest training goes first, down to the
-    shortest; then the last candidates, down to one network; then members, down to two.
+    Some candidates are for few columns. The rule for the rest: the second training, on all rows, goes first;
+    then the longest training, down to the shortest; then the last candidates, down to one network; then
+    members, down to two.
     """
 
     def total(preset: Preset) -> float:
@@ -203,6 +212,8 @@ def fitting(
 
     small = tuple(c for c in preset.candidates if features <= c.most_columns)
     whole = preset = replace(preset, candidates=small)
+    if total(preset) > MOST_WORK:
+        preset = replace(preset, refit=0)
     while total(preset) > MOST_WORK and len(preset.lengths) > 1:
         preset = replace(preset, lengths=preset.lengths[:-1])
     while total(preset) > MOST_WORK and sum(c.is_network for c in preset.candidates) > 1:

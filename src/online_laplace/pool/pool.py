@@ -104,6 +104,9 @@ class Watching(Protocol):
     def on_stage(self, entries: list[Entry], going_on: bool) -> None:
         """This is what a candidate has come to, and whether it will be trained longer."""
 
+    def on_refit(self, done: int, of: int) -> None:
+        """So many of what was chosen have been trained once more, on all rows."""
+
 
 def train_pool(
     problem: Problem,
@@ -125,7 +128,7 @@ def train_pool(
     if watching is not None or seconds < float("inf"):
         rate = _seconds_per_work(problem, preset, seeds, n_jobs)
         remaining = ends - time.perf_counter()
-        shortest = replace(preset, lengths=preset.lengths[:1])
+        shortest = replace(preset, lengths=preset.lengths[:1], refit=0)
         networks = [candidate for candidate in candidates if candidate.is_network]
         while len(networks) > 1 and rate * sum(_work(problem, shortest, candidates)) > remaining:
             candidates.remove(networks.pop())
@@ -199,7 +202,7 @@ def _seconds_per_work(problem: Problem, preset: Preset, seeds: Sequence[int], n_
     members = problem.members(candidate, some)
     for _ in range(2):  # libraries set themselves up in the first
         members.train(members.step + 2, 1, preset.update_every, n_jobs=n_jobs)
-    step = replace(preset, lengths=(2,), snapshots=1, members=len(some))
+    step = replace(preset, lengths=(2,), snapshots=1, members=len(some), refit=0)
     return 2 * members.step_seconds / sum(_work(problem, step, [candidate]))
 
 

@@ -1,0 +1,65 @@
+"""What was chosen by rows left out, trained once more with all of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from online_laplace.pool.candidates import Preset
+from online_laplace.pool.folds import LeftOut
+from online_laplace.pool.pool import Problem
+from online_laplace.pool.weighting import Entry
+from online_laplace.types import Rows
+
+
+def on_all_rows(
+    entries: list[Entry],
+    problem: Problem,
+    preset: Preset,
+    seeds: Sequence[int],
+    *,
+    seconds: float = float("inf"),
+    n_jobs: int | None = None,
+    on_stage: Callable[[int, int], None] | None = None,
+) -> list[Entry]:
+    """The entries that have weight, each with a stage of members of these seeds that leave nothing out.
+
+    They are trained as long as those before them; what `seconds` do not suffice for is missing. `on_stage` is
+    told how many of how many are done.
+    """
+    if not seeds:
+        return []
+    ends = time.perf_counter() + seconds
+    left_out = LeftOut.of(problem.left_out.blocks, [[]] * len(seeds), problem.rows.X)
+    problem = replace(problem, left_out=left_out)
+    used = [entry for entry in entries if entry.weight > 0]
+    found: list[Entry] = []
+    for candidate in dict.fromkeys(entry.candidate for entry in used):
+        members = problem.members(candidate, seeds)
+        own = sorted((e for e in used if e.candidate == candidate), key=lambda e: e.stage.length)
+        for entry in own:
+            remaining = ends - time.perf_counter()
+            if remaining <= 0 or (entry.stage.length - members.step) * members.step_seconds > remaining:
+                break
+            length = entry.stage.length
+            stage = members.train(
+                length, preset.snapshots, preset.update_every, seconds=remaining, n_jobs=n_jobs
+            )
+            if stage is None or stage.length < length:
+                break
+            found.append(replace(entry, stage=stage))
+            if on_stage is not None:
+                on_stage(len(found), len(used))
+    return found
+
+
+def with_all_rows(rows: Rows) -> Rows:
+    """The rows as such members see them, from those with a weight (members, n) for others, who left some out.
+
+    Somebody saw every row, with the weight that it has.
+    """
+    if rows.weight is None or rows.weight.ndim == 1:
+        return rows
+    weight = rows.weight.amax(0)
+    return replace(rows, weight=None if bool((weight == 1).all()) else weight)
