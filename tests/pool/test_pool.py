@@ -364,9 +364,11 @@ def test_a_constant_of_little_weight_does_not_widen_every_row():
     rows = Rows(normal(60, 2, seed=1), normal(60, 1, seed=0))
     sure = torch.full((60, 1), 2.0, dtype=torch.float64)
     sure[0] = -6.0  # one row in sixty that the constant foresees better
-    told = [Judged(sure, rows.y), Judged(torch.full_like(sure, -1.4), 0 * rows.y)]
-    entries = [
-        Entry(candidate, None, judged) for candidate, judged in zip((LINEAR, CONSTANT), told, strict=True)
-    ]
-    line, constant = weighted(entries, rows)
-    assert constant.weight == pytest.approx(1 / 61**2) and line.weight == pytest.approx(1 - 1 / 61**2)
+    # The constant's share is no more than twice the square of what the line is off by, and never nothing.
+    for off, share in ((0.1, 1 / 61**2), (1e-4, 2e-8), (0.0, 1e-12)):
+        told = [Judged(sure, rows.y + off), Judged(torch.full_like(sure, -1.4), 0 * rows.y)]
+        entries = [
+            Entry(candidate, None, judged) for candidate, judged in zip((LINEAR, CONSTANT), told, strict=True)
+        ]
+        line, constant = weighted(entries, rows)
+        assert constant.weight == pytest.approx(share) and line.weight == pytest.approx(1 - share)

@@ -19,6 +19,9 @@ from online_laplace.types import Rows
 # a constant, whose spread is that of all targets, can widen the standard deviation of every row by a third.
 LEAST_WEIGHT = 0.02
 
+# The least share of the constant: a row that nothing foresaw costs some thirty nats, and not hundreds.
+LEAST_SHARE = 1e-12
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -82,12 +85,14 @@ def weighted(entries: list[Entry], rows: Rows) -> list[Entry]:
 
 
 def _foreseeing_surprise(weights: Tensor, entries: list[Entry], rows: Rows) -> Tensor:
-    """The weights with a share of 1 / (n + 1)² for the constant, which is sure of nothing.
+    """The weights with a share of at most 1 / (n + 1)² for the constant, which is sure of nothing.
 
     That of n rows left out none was like nothing the networks know does not mean that the next will not be.
     It is enough that such a row costs some ten nats and not hundreds; by the rule of succession, 1 / (n + 1),
     it would cost a few, but the standard deviation of every other row would grow by that of the target over
-    the root of n, which can be more than all the rest of it.
+    the root of n, which can be more than all the rest of it. Where next to nothing is left to chance even the
+    smaller share would be: it is no more than twice what a typical row's squared error is of the target's
+    variance, so that it widens no typical row's standard deviation by more than three quarters.
     """
     constant = [
         place
@@ -98,9 +103,19 @@ def _foreseeing_surprise(weights: Tensor, entries: list[Entry], rows: Rows) -> T
         return weights
     constant = [max(constant, key=lambda place: entries[place].score)]
     share = (float(torch.as_tensor(rows.size).sum()) + 1) ** -2
+    share = min(share, max(2 * _typical_error(weights, entries, rows), LEAST_SHARE))
     weights = (1 - share) * weights
     weights[constant] += share
     return weights
+
+
+def _typical_error(weights: Tensor, entries: list[Entry], rows: Rows) -> float:
+    """The median squared error of the mixture's mean over rows left out; of classes there is none: 1."""
+    means = [entry.judged.mean for entry in entries]
+    used = [
+        weight * mean for weight, mean in zip(weights, means, strict=True) if mean is not None and weight > 0
+    ]
+    return float((sum(used) - rows.y).square().median()) if used else 1.0
 
 
 def _trusted(entries: list[Entry], weights: Tensor, counts: Tensor | None) -> Tensor | None:
