@@ -17,6 +17,8 @@ from online_laplace.train.rounds import ROUND
 
 # Multiplications and additions that a fit may be expected to take: on two cores about an hour.
 MOST_WORK = 3e14
+# What one network that is not the first may take of all the work.
+MOST_OF_ALL = 0.8
 
 
 @dataclass(frozen=True)
@@ -131,12 +133,11 @@ PRESETS: Mapping[str, Preset] = {
             _LAYERWISE,
             _VARYING,
             replace(_VARYING, view="pieces"),
-            _network((50,), "scalar"),
         ),
-        12,
-        24,
+        10,
+        20,
         3,
-        (30, 60, 120, 240),
+        (30, 60, 120),
         update_every=2,
         refit=4,
     ),
@@ -202,15 +203,23 @@ def fitting(
 ) -> tuple[Preset, str | None]:
     """As much of a preset as should be done within `MOST_WORK`, and in words what was left out.
 
-    Some candidates are for few columns. The rule for the rest: the second training, on all rows, goes first;
+    Some candidates are for few columns, and no network but the first may take more than four times as long as
+    all else together, as those of pieces do on large tables. The rule for the rest: the second training, on all rows, goes first;
     then the longest training, down to the shortest; then the last candidates, down to one network; then
     members, down to two.
     """
 
+    def of(candidate: AnyCandidate, preset: Preset) -> float:
+        return work(candidate, preset, rows, features, likelihood_of(candidate.noise))
+
     def total(preset: Preset) -> float:
-        return sum(work(c, preset, rows, features, likelihood_of(c.noise)) for c in preset.candidates)
+        return sum(of(candidate, preset) for candidate in preset.candidates)
 
     small = tuple(c for c in preset.candidates if features <= c.most_columns)
+    preset = replace(preset, candidates=small)
+    first = next((c for c in small if c.is_network), None)
+    most = MOST_OF_ALL * total(preset)
+    small = tuple(c for c in small if c == first or not c.is_network or of(c, preset) <= most)
     whole = preset = replace(preset, candidates=small)
     if total(preset) > MOST_WORK:
         preset = replace(preset, refit=0)
