@@ -204,9 +204,9 @@ def fitting(
     """As much of a preset as should be done within `MOST_WORK`, and in words what was left out.
 
     Some candidates are for few columns, and no network but the first may take more than four times as long as
-    all else together, as those of pieces do on large tables. The rule for the rest: the second training, on all rows, goes first;
-    then the longest training, down to the shortest; then the last candidates, down to one network; then
-    members, down to two.
+    all else together, as those of pieces do on large tables. The rule for the rest: the second training, on
+    all rows, goes first; then the longest training, down to the shortest; then the last candidates, down to
+    one network; then members, down to two.
     """
 
     def of(candidate: AnyCandidate, preset: Preset) -> float:
