@@ -119,9 +119,9 @@ def _network(hidden: tuple[int, ...], prior: str, noise: str = "constant") -> Ca
 _ARD, _DEEP = _network((20, 20), "ard", "varying"), _network((14, 14, 14), "scalar", "varying")
 _LAYERWISE, _VARYING = _network((20, 20), "layerwise"), _network((20, 20), "layerwise", "varying")
 PRESETS: Mapping[str, Preset] = {
-    "fast": Preset((CONSTANT, LINEAR, FOREST, _ARD, _DEEP), 5, 20, 5, (30, 60, 120), update_every=2),
+    "fast": Preset((CONSTANT, LINEAR, FOREST, _ARD, _DEEP), 5, 20, 5, (30, 60, 120), update_every=2, refit=3),
     "balanced": Preset(
-        (CONSTANT, LINEAR, FOREST, _ARD, _DEEP, _LAYERWISE), 8, 16, 3, (30, 60, 120), update_every=2
+        (CONSTANT, LINEAR, FOREST, _ARD, _DEEP, _LAYERWISE), 8, 16, 3, (30, 60, 120), update_every=2, refit=4
     ),
     "best": Preset(
         (
