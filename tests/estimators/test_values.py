@@ -40,21 +40,23 @@ DATES = {
 def test_dates_among_the_inputs_are_refused_by_column(kind, case):
     y = LABELS if kind is OnlineLaplaceClassifier else Y
     of = "column 'when' of X" if hasattr(DATES[case], "columns") else "X"
-    with pytest.raises(InputError, match=f"^{of} holds dates or times, and an estimator takes numbers"):
+    with pytest.raises(
+        InputError, match=f"^{of} holds dates, times or durations, and an estimator takes numbers"
+    ):
         kind(**QUICK).fit(DATES[case], y)
 
 
 @pytest.mark.parametrize("y", [DAYS.to_numpy(), pd.Series(DAYS), pd.Series(DAYS).where(np.arange(24) > 0)])
 def test_dates_as_target_are_refused(y):
-    with pytest.raises(InputError, match=r"^y holds dates or times"):
+    with pytest.raises(InputError, match=r"^y holds dates, times or durations"):
         OnlineLaplaceRegressor(**QUICK).fit(X, y)
 
 
 def test_dates_are_no_rows_to_predict_and_no_weights():
     model = OnlineLaplaceRegressor(**QUICK).fit(X[:, :1], Y)
-    with pytest.raises(InputError, match="X holds dates or times"):
+    with pytest.raises(InputError, match="X holds dates, times or durations"):
         model.predict(DAYS.to_numpy()[:, None])
-    with pytest.raises(InputError, match="sample_weight holds dates or times"):
+    with pytest.raises(InputError, match="sample_weight holds dates, times or durations"):
         model.fit(X, Y, sample_weight=DAYS.to_numpy())
 
 

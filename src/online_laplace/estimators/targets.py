@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from online_laplace.data.checks import Floats
+from online_laplace.data.checks import Floats, no_counts
 from online_laplace.data.resolution import resolution
 from online_laplace.data.scaling import Scaler
 from online_laplace.errors import InputError, known_name
@@ -140,7 +140,7 @@ def _check_step(step: float, y: Floats) -> None:
 
 def _check_counts(y: Floats, weight: Floats | None) -> None:
     counted = True if weight is None else weight[:, None] > 0
-    bad = np.argwhere(((y < 0) | (y != np.floor(y))) & counted)
+    bad = np.argwhere(no_counts(y) & counted)
     if len(bad):
         i, j = bad[0]
         raise InputError(

@@ -32,8 +32,8 @@ def refuse_dates(values: Any, name: str) -> None:
         if _holds_times(part):
             of = name if column is None else f"column {str(column)!r} of {name}"
             raise InputError(
-                f"{of} holds dates or times, and an estimator takes numbers: turn them into numbers first, "
-                "such as days since the first"
+                f"{of} holds dates, times or durations, and an estimator takes numbers: turn them into "
+                "numbers first, such as days since the first or seconds"
             )
 
 
