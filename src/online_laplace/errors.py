@@ -39,14 +39,22 @@ class InputError(OnlineLaplaceError, ValueError):
 class UnknownNameError(InputError):
     """A name that is not on the list; the nearest valid one is offered."""
 
-    def __init__(self, kind: str, name: object, known: Iterable[str], alike: float = 0.5) -> None:
-        """Say which `kind` of name was not found among `known`; offer one that is `alike` enough, 0 to 1."""
+    def __init__(
+        self, kind: str, name: object, known: Iterable[str], alike: float = 0.5, others: str = ""
+    ) -> None:
+        """Say which `kind` of name was not found among `known`; offer one that is `alike` enough, 0 to 1.
+
+        `others` says what could be given beside these, in words.
+        """
         known = list(known)
         # A name in other capitals is the same name to a person.
         same = [one for one in known if one.strip().casefold() == str(name).strip().casefold()]
         nearest = same or difflib.get_close_matches(str(name), known, n=1, cutoff=alike)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-        super().__init__(f"unknown {kind} {name!r}: {hint}choose one of {', '.join(known)}")
+        super().__init__(
+            f"unknown {kind} {name!r}: {hint}choose one of {', '.join(known)}"
+            + (f", {others}" if others else "")
+        )
 
 
 class DivergedError(OnlineLaplaceError, ArithmeticError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import sys
 from pathlib import Path
@@ -167,3 +168,22 @@ def test_a_label_that_is_missing_is_told(command, flowers):
     flowers.to_csv("flowers.csv", index=False)
     code, _, err = command(*FIT, "--holdout", "0.25")
     assert code != 0 and "the target 'kind' is missing in" in err
+
+
+def test_a_word_beside_classes_that_are_true_or_false_is_named(command, flowers):
+    flowers["kind"] = np.where(flowers.kind == "rose", "TRUE", "FALSE")
+    flowers.to_csv("flowers.csv", index=False)
+    command(*FIT)
+    flowers.replace({"TRUE": "yes"}).to_csv("new.csv", index=False)
+    why = "column 'kind', row 41: 'yes' is neither true nor false, as the classes are"
+    code, _, err = command("predict", "model", "new.csv", "--out", "p.csv")
+    assert code == 0 and f"note: the predictions are not compared with the target: {why}" in err
+    code, _, err = command("inspect", "model", "--data", "new.csv")
+    assert code == 2 and why in err
+
+
+def test_durations_are_no_classes(flowers):
+    for lengths in (pd.to_timedelta(range(120), unit="h"), [datetime.timedelta(hours=1)] * 120):
+        frame = flowers.assign(kind=lengths)
+        with pytest.raises(InputError, match="the target 'kind' holds durations such as"):
+            decide_task(frame, "kind")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+import unicodedata
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from online_laplace import __version__, load
+from online_laplace import OnlineLaplaceRegressor, __version__, load
 from online_laplace.cli import main
 from online_laplace.tables.model import TableModel
 
@@ -105,6 +106,59 @@ def test_a_target_that_is_no_number_costs_the_assessment_and_not_the_predictions
     assert json.loads(Path("p.json").read_text())["assessment"] is None
 
 
+def test_fractions_beside_predictions_of_counts_cost_the_assessment(command, houses):
+    counts = houses.assign(price=houses.price.round())
+    counts.to_csv("houses.csv", index=False)
+    command(*FIT, "--task", "counts")
+    counts.assign(price=[*counts.price[:-1], 0.5]).to_csv("new.csv", index=False)
+    why = "column 'price', row 120: 0.5 is no count 0, 1, 2, …, and the model is one of counts"
+    code, out, err = command("predict", "model", "new.csv", "--out", "p.csv")
+    assert code == 0 and out == "120 predictions in p.csv\n"
+    assert f"note: the predictions are not compared with the target: {why}" in err
+    code, out, err = command("inspect", "model", "--data", "new.csv")
+    assert code == 2 and out == "" and why in err
+
+
+@pytest.mark.parametrize("columns", [["area", "city", "rooms"], ["area"]])
+def test_a_table_to_assess_a_model_on_must_hold_the_target(command, houses, columns):
+    command(*FIT)
+    houses[columns].rename(columns={"rooms": "Price"}).to_csv("new.csv", index=False)
+    code, out, err = command("inspect", "model", "--data", "new.csv")
+    assert code == 2 and out == "" and "column 'price' is missing" in err
+    assert ("there is 'Price': rename it" in err) == (len(columns) > 1)
+    assert "it is the target, which a model is assessed on" in err
+
+
+def test_one_row_is_called_one_row(command, houses):
+    command(*FIT)
+    houses.head(1).to_csv("one.csv", index=False)
+    code, out, _ = command("inspect", "model", "--data", "one.csv")
+    assert code == 0 and "1 row of the given file" in out and "1 rows" not in out
+    assert "1 rows" not in Path("model/inspect.html").read_text()
+
+
+def test_a_name_is_the_same_whether_its_accents_are_apart_or_not(command, houses):
+    one, other = (unicodedata.normalize(form, "été") for form in ("NFC", "NFD"))
+    assert one != other
+    houses.rename(columns={"area": other, "price": f"{other} prix"}).to_csv("houses.csv", index=False)
+    fit = [f"{one} prix" if word == "price" else word for word in FIT]
+    assert command(*fit)[0] == 0
+    for name in (one, other):
+        houses.rename(columns={"area": name, "price": f"{name} prix"}).to_csv("new.csv", index=False)
+        code, out, _ = command("predict", "model", "new.csv", "--out", "p.csv", "--keep", other, "--force")
+        assert code == 0 and "120 rows of the given file" in out
+
+
+def test_a_model_from_before_names_had_one_form_reads_its_table(command, houses):
+    other = unicodedata.normalize("NFD", "été")
+    frame = houses.dropna().rename(columns={"area": other}).reset_index(drop=True)
+    estimator = OnlineLaplaceRegressor(hidden=3, members=1, max_steps=5)
+    TableModel.fit(frame, "price", estimator).save("old")
+    frame.to_csv("new.csv", index=False)
+    code, out, _ = command("predict", "old", "new.csv", "--out", "p.csv")
+    assert code == 0 and "rows of the given file" in out
+
+
 def test_a_page_in_a_folder_that_is_not_there_is_refused(command, houses):
     command(*FIT)
     code, out, err = command("inspect", "model", "--page", "no/page.html")
@@ -167,6 +221,10 @@ BAD_TABLES = {
     "one row": ("a,y\n1,2\n", "at least two rows of data are needed, got 1"),
     "duplicate names": ("a,a,y\n1,2,3\n2,3,4\n", "'a' appears twice"),
     "constant target": ("a,y\n1,2\n2,2\n3,2\n", "the target 'y' is constant (2 in every row"),
+    "target constant but for rounding": (
+        "a,y\n1,1\n2,1.0000000000000002\n3,1\n",
+        "the target 'y' is constant but for rounding (1 in every row",
+    ),
     "infinite": (
         "a,y\n1,2\ninf,3\n3,2\n",
         "column 'a' is infinite in row 2: mend that, or leave it out with --drop a",
@@ -205,6 +263,15 @@ BAD_OPTIONS = {
     "rows": (["--rows", "1"], "a sample needs at least two rows"),
     "drop": (["--drop", "aera"], "did you mean 'area'"),
     "drop the target": (["--drop", "price"], "'price' is the target"),
+    "groups of the target": (["--groups", "price"], "--groups price: 'price' is the target"),
+    "counts": (
+        ["--task", "counts"],
+        "--task counts is for counts 0, 1, 2, …, but the target 'price' is 162.39",
+    ),
+    "poisson": (
+        ["--likelihood", "poisson"],
+        "--likelihood poisson is for counts 0, 1, 2, …, but the target 'price' is 162.39",
+    ),
     "seed": (["--seed", "-1"], "--seed must be between 0 and"),
     "members": (["--members", "0"], "members must be a whole number of at least 1"),
     "json": (["--json", "no/such/file.json"], "--json no/such/file.json cannot be written"),

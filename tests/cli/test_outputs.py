@@ -101,6 +101,19 @@ def test_an_input_a_model_or_another_output_is_never_overwritten(case, command, 
     assert message in refused(command, tmp_path, *arguments)
 
 
+MISNAMED = {
+    "a page": (["inspect", "m", "--page", "p.csv"], "--page p.csv: a page is no .csv file: name it .html"),
+    "numbers": ([*FIT, "--out", "n", "--json", "f.html"], "what was learnt is no .html file: name it .json"),
+    "with force": (["inspect", "m", "--page", "p.JSON", "--force"], "a page is no .json file"),
+}
+
+
+@pytest.mark.parametrize("case", MISNAMED)
+def test_an_output_is_not_called_what_it_is_not(case, command, model, tmp_path):
+    arguments, message = MISNAMED[case]
+    assert message in refused(command, tmp_path, *arguments)
+
+
 FOREIGN = {
     "fit": ([*FIT, "--out", "n", "--json", "mine"], "--json mine"),
     "predict": (["predict", "m", "d.csv", "--out", "mine.csv"], "--out mine.csv"),

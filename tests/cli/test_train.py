@@ -77,7 +77,7 @@ def test_a_mistake_is_one_message_without_a_traceback():
     assert done.stdout == ""
     assert done.stderr.strip().splitlines() == [
         "error: unknown table 'yatch': did you mean 'yacht'? "
-        "choose one of housing, concrete, energy, wine, yacht"
+        "choose one of housing, concrete, energy, wine, yacht, or a file, such as yatch.csv"
     ]
 
 

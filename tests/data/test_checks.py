@@ -52,6 +52,7 @@ BAD_ARRAYS = {
     "NaN in y": (X, with_value(y, 0, np.nan), "target column 1 is NaN in row 1"),
     "masked": (np.ma.masked_equal(X, 4.0), y, "feature column 2 is NaN in row 2"),
     "constant": (X, [2.0, 2.0, 2.0], r"target column 1 is constant \(2 in every row\)"),
+    "constant but for rounding": (X, [2.0, 2.0, 2.0 + 4e-16], r"is constant but for rounding \(2 in"),
     "constant output": (X, [[1, 7], [2, 7], [3, 7]], r"target column 2 is constant \(7 in every"),
     "words": ([["a", "b"]] * 3, y, "X cannot be read as numbers: could not convert"),
     "ragged": ([[1.0], [1.0, 2.0], [3.0]], y, "X cannot be read as numbers: "),

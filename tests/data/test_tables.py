@@ -70,7 +70,7 @@ def test_a_file_without_a_suffix_in_the_working_folder_is_found(tmp_path, monkey
 
 
 def test_an_unknown_name_is_answered_with_the_nearest():
-    with pytest.raises(UnknownNameError, match=r"unknown table 'yatch': did you mean 'yacht'\?"):
+    with pytest.raises(UnknownNameError, match=r"unknown table 'yatch': did you mean 'yacht'\? .*or a file"):
         load_table("yatch")
 
 

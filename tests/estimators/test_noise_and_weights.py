@@ -109,6 +109,16 @@ def test_each_of_several_targets_has_its_own_step(kind, rows, tmp_path):
     np.testing.assert_array_equal(named.resolution_, [0.5, 0.5])
 
 
+@pytest.mark.parametrize("settings", [QUICK, {"preset": "fast", "max_steps": 2}])
+def test_a_target_beyond_any_error_is_refused_before_a_model_that_could_not_be_saved(settings):
+    X, y = np.linspace(-1, 1, 30)[:, None], np.linspace(-1, 1, 30)
+    for far in (1e30, -1e100):
+        with pytest.raises(
+            InputError, match=r"target column 1 holds .*e\+\d+, more than 1e\+20 standard dev"
+        ):
+            OnlineLaplaceRegressor(**settings, likelihood="student-t").fit(X, np.r_[far, y[1:]])
+
+
 def test_gross_errors_do_not_move_students_t():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (300, 2))

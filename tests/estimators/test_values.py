@@ -7,8 +7,10 @@ import datetime
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import torch
+from scipy import sparse
 
 from online_laplace import OnlineLaplaceClassifier, OnlineLaplaceRegressor
 from online_laplace.errors import InputError
@@ -40,21 +42,23 @@ DATES = {
 def test_dates_among_the_inputs_are_refused_by_column(kind, case):
     y = LABELS if kind is OnlineLaplaceClassifier else Y
     of = "column 'when' of X" if hasattr(DATES[case], "columns") else "X"
-    with pytest.raises(InputError, match=f"^{of} holds dates or times, and an estimator takes numbers"):
+    with pytest.raises(
+        InputError, match=f"^{of} holds dates, times or durations, and an estimator takes numbers"
+    ):
         kind(**QUICK).fit(DATES[case], y)
 
 
 @pytest.mark.parametrize("y", [DAYS.to_numpy(), pd.Series(DAYS), pd.Series(DAYS).where(np.arange(24) > 0)])
 def test_dates_as_target_are_refused(y):
-    with pytest.raises(InputError, match=r"^y holds dates or times"):
+    with pytest.raises(InputError, match=r"^y holds dates, times or durations"):
         OnlineLaplaceRegressor(**QUICK).fit(X, y)
 
 
 def test_dates_are_no_rows_to_predict_and_no_weights():
     model = OnlineLaplaceRegressor(**QUICK).fit(X[:, :1], Y)
-    with pytest.raises(InputError, match="X holds dates or times"):
+    with pytest.raises(InputError, match="X holds dates, times or durations"):
         model.predict(DAYS.to_numpy()[:, None])
-    with pytest.raises(InputError, match="sample_weight holds dates or times"):
+    with pytest.raises(InputError, match="sample_weight holds dates, times or durations"):
         model.fit(X, Y, sample_weight=DAYS.to_numpy())
 
 
@@ -77,6 +81,45 @@ def test_a_whole_number_that_is_no_float_is_named_by_its_place():
 def test_a_tensor_that_cannot_be_read_is_refused_in_torchs_words():
     with pytest.raises(InputError, match=r"cannot be read as numbers: .*detach\(\)"):
         OnlineLaplaceRegressor(**QUICK).fit(torch.from_numpy(X.copy()).requires_grad_(), Y)
+
+
+CONTAINERS = {
+    "pyarrow": (pa.table({"a": Y}), r" is a pyarrow Table: give X\.to_pandas\(\)"),
+    "lazy": (pl.DataFrame({"a": Y}).lazy(), r" is a LazyFrame, which holds no rows yet: give X\.collect\(\)"),
+    "sparse": (sparse.csr_matrix(Y[:, None]), r" is sparse, and .* dense data: give X\.toarray\(\)"),
+    "lists": (pd.DataFrame({"a": Y, "b": [[1, 2]] * len(Y)}), "column 'b' of X holds values of type list, "),
+    "lists of polars": (
+        pl.DataFrame({"b": [[1, 2]] * len(Y)}),
+        r"column 'b' of X holds .* type List\(Int64\)",
+    ),
+    "dicts": (pd.DataFrame({"a": Y, "b": [{}] * len(Y)}), "column 'b' of X holds values of type dict, "),
+    "a generator": ((row for row in X), "X holds values of type generator"),
+}
+if hasattr(pl, "Int128"):
+    wide = pl.DataFrame({"b": range(len(Y))}).cast(pl.Int128)
+    CONTAINERS["128 bits"] = (wide, "column 'b' of X holds values of type Int128, which numpy does not read")
+
+
+@pytest.mark.parametrize("case", CONTAINERS)
+def test_what_no_array_is_made_of_is_refused_with_what_to_give(case):
+    given, words = CONTAINERS[case]
+    with pytest.raises(InputError, match=words):
+        OnlineLaplaceRegressor(**QUICK).fit(given, Y)
+    if case != "a generator":
+        target = given["b"] if "column 'b'" in words else given
+        words = words.replace("column 'b' of X", "y").replace("X", "y")
+        with pytest.raises(InputError, match=words):
+            OnlineLaplaceRegressor(**QUICK).fit(X, target)
+
+
+@pytest.mark.parametrize("large", [2**70, -(2**70), 2**63])
+def test_labels_beyond_64_bits_are_to_be_strings(large):
+    labels = [large if positive else -1 for positive in Y > np.median(Y)]
+    for given in (labels, np.array(labels, dtype=object), pd.Series(labels, dtype=object)):
+        with pytest.raises(
+            InputError, match=f"must fit in 64 bits, and {large} does not .*: make all of them"
+        ):
+            OnlineLaplaceClassifier(**QUICK).fit(X, given)
 
 
 @pytest.mark.parametrize("settings", [QUICK, POOL])

@@ -98,6 +98,13 @@ def test_a_verdict_on_classes_compares_with_the_commonest(of_classes: Subject) -
     assert f"correctly in {right:.0%} of 36 held-out rows" in told and f"right in {commonest:.0%}" in told
 
 
+def test_a_verdict_on_one_row_calls_nothing_typical(subject: Subject, of_classes: Subject) -> None:
+    for one in (subject, of_classes):
+        told = verdict(Subject.of(one.model, (one.X[:1], one.y[:1]), "held-out rows", None))
+        assert "1 held-out row" in told and "rows" not in told and "± 0" not in told
+        assert told.endswith("One row is too few to judge by.")
+
+
 def test_an_effect_is_the_average_prediction_with_one_column_set(subject: Subject) -> None:
     found = {effect.column: effect for effect in effects(subject)}
     assert next(iter(found)) == ODD[0] and set(found) == {*ODD, "city"}

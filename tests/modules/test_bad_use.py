@@ -201,6 +201,46 @@ def test_dropout_in_train_mode():
     )
 
 
+class Dropping(nn.Linear):
+    """Dropout as a function, of which no layer tells."""
+
+    def forward(self, x):
+        return F.dropout(super().forward(x), 0.5, training=self.training)
+
+
+@pytest.mark.parametrize("make", [lambda: Dropping(3, 3), nn.RReLU], ids=["dropout", "RReLU"])
+def test_random_numbers_in_train_mode_are_noticed_by_being_drawn(make):
+    part = make()
+    module = nn.Sequential(nn.BatchNorm1d(3), nn.Sequential(part), nn.Linear(3, 2)).double()
+    x, y = normal(8, 3, seed=0), normal(8, 2, seed=1)
+    tuner = OnlineLaplace(module, "gaussian", n_data=8, curvature="diagonal", normalisation="accept")
+    kept = {name: value.clone() for name, value in module.state_dict().items()}
+    refused(
+        rf"1\.0 \({type(part).__name__}\) draws random numbers in train mode.*call eval", tuner.loss, x, y
+    )
+    moved = {name for name, value in module.state_dict().items() if not torch.equal(value, kept[name])}
+    assert moved == {"0.running_mean", "0.running_var", "0.num_batches_tracked"}
+    assert module.state_dict()["0.num_batches_tracked"] == kept["0.num_batches_tracked"] + 1
+    assert (
+        part.training and not part._forward_hooks and not any(p.training for p in tuner.view.shadow.modules())
+    )
+    part.eval()
+    assert torch.isfinite(tuner.loss(x, y))
+
+
+def test_a_module_that_seeds_a_generator_and_draws_the_same_each_time_is_one_function():
+    class Seeded(nn.Linear):
+        def forward(self, x):
+            torch.manual_seed(0)
+            return super().forward(x) + torch.rand(self.out_features, dtype=x.dtype)
+
+    module = Seeded(3, 2).double()
+    x, y = data(module)
+    with torch.random.fork_rng([]):
+        torch.rand(3)
+        assert torch.isfinite(OnlineLaplace(module, "gaussian", n_data=8, curvature="full").loss(x, y))
+
+
 class First(nn.Module):
     """What a layer that returns several things returns first, at the last position."""
 

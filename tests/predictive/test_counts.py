@@ -155,6 +155,25 @@ def test_the_ranked_probability_score_of_a_long_tail_is_that_of_all_its_terms(f,
     assert mixed(f, v, weights).crps(at(y)).item() == pytest.approx(expected, rel=4e-3)
 
 
+@pytest.mark.parametrize("v", [0.0, 0.4])
+@pytest.mark.parametrize("y", [60, 1e6, 1e9, -7])
+def test_the_ranked_probability_score_far_from_all_counts_is_the_distance_from_their_mean(v, y):
+    j = np.arange(500)
+    p = probabilities([-0.5], [v], [1.0], j)
+    among = p @ np.abs(j[:, None] - j[None]) @ p
+    score = mixed([-0.5], [v], [1.0]).crps(at(y)).item()
+    assert score - abs(y) == pytest.approx(-np.sign(y) * p @ j - 0.5 * among, abs=1e-2)
+
+
+def test_an_endless_count_is_endlessly_far_and_one_that_is_no_number_has_no_score():
+    for predictive in (one(-0.5, 0.4), mixed([-0.5, 2.0], [0.0, 0.3], [0.5, 0.5])):
+        scores = [predictive.crps(at(y)).item() for y in (np.inf, -np.inf, np.nan)]
+        assert scores[:2] == [np.inf, np.inf] and np.isnan(scores[2])
+        assert [predictive.cdf(at(y)).item() for y in (np.inf, -np.inf)] == [1, 0]
+        assert [predictive.log_density(at(y)).item() for y in (np.inf, -np.inf)] == [-np.inf, -np.inf]
+        assert predictive.cdf(at(np.nan)).isnan() and predictive.log_density(at(np.nan)).isnan()
+
+
 def test_a_rate_beyond_all_numbers_is_told_of_and_has_no_ranked_probability_score():
     both = many(torch.tensor([[1.0], [800.0]]).double(), torch.zeros(2, 1).double())
     assert both.boundless.squeeze(-1).tolist() == [False, True]

@@ -7,6 +7,7 @@ import io
 import os
 import sys
 import tarfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ def names(folder: Path) -> list[str]:
 
 def test_packing_again_replaces_an_archive_and_nothing_else(store: Path, archive: Path) -> None:
     pack_store(store, archive)
-    table = store.parent / "d.csv"
+    table = store.parent / "d"
     table.write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match="exists and was not written by online-laplace as an archive"):
         pack_store(store, table)
@@ -47,6 +48,34 @@ def test_packing_again_replaces_an_archive_and_nothing_else(store: Path, archive
     pack_store(store, table, force=True)
     unpack_store(table, store.parent / "again")
     assert names(store.parent / "again") == names(store)
+
+
+def test_an_exported_copy_is_not_packed(tmp_path: Path) -> None:
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "results.json").write_text("{}")
+    with pytest.raises(InputError, match=r"copy is an exported copy of an experiment.*: copy the folder"):
+        pack_store(tmp_path / "copy", tmp_path / "a.tar.gz")
+    assert not (tmp_path / "a.tar.gz").exists()
+
+
+def test_an_archive_is_not_called_what_it_is_not(store: Path) -> None:
+    for name in ("a.csv", "a.zip", "a.tar"):
+        with pytest.raises(InputError, match=f"an archive is no .{name.split('.')[1]} file: name it .tar.gz"):
+            pack_store(store, store.parent / name, force=True)
+        assert not (store.parent / name).exists()
+
+
+def test_an_archive_goes_into_a_pipe_and_not_in_its_place(store: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_bytes()), daemon=True)
+    reader.start()
+    pack_store(store, tmp_path / "pipe")
+    reader.join(60)
+    assert (tmp_path / "pipe").is_fifo() and not list(tmp_path.glob(".*.part"))
+    (tmp_path / "a.tar.gz").write_bytes(read[0])
+    unpack_store(tmp_path / "a.tar.gz", tmp_path / "again")
+    assert names(tmp_path / "again") == names(store)
 
 
 @pytest.mark.parametrize("name", ["store.json", "results/numbers", "results/new.tar.gz", "../hard"])

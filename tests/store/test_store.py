@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from online_laplace.files.atomic import StoreError, write_bytes
-from online_laplace.files.sealed import read_arrays, write_arrays, write_json
+from online_laplace.files.sealed import DamagedFileError, read_arrays, write_arrays, write_json
 from online_laplace.protocol.profile import Batch, Profile, Unit
 from online_laplace.store.archive import pack_store, unpack_store
 from online_laplace.store.provenance import _bare
@@ -179,3 +179,12 @@ def test_arrays_of_one_replica_are_kept_whatever_their_strides(tmp_path: Path) -
     write_arrays(tmp_path / "one", {"column": column}, {"replicas": 1})
     arrays, about = read_arrays(tmp_path / "one")
     assert torch.equal(arrays["column"], column) and about == {"replicas": 1}
+
+
+@pytest.mark.parametrize("kept", [0, 4, 20, -8])
+def test_arrays_that_are_cut_off_are_said_to_be(kept, tmp_path):
+    write_arrays(tmp_path / "one", {"a": torch.arange(4.0)}, {"of": 1})
+    content = (tmp_path / "one").read_bytes()
+    (tmp_path / "one").write_bytes(content[:kept])
+    with pytest.raises(DamagedFileError, match=r"it has \d+ bytes, (and is cut off|but its arrays end at)"):
+        read_arrays(tmp_path / "one")

@@ -72,6 +72,11 @@ BAD_FRAMES = {
     "no such column to drop": (FRAME, {"target": "price", "drop": ["twon"]}, "did you mean 'town'"),
     "nothing left": (FRAME, {"target": "price", "drop": ["size", "sold", "town"]}, "no column is left"),
     "nothing in it": (FRAME.assign(size=np.nan), {"target": "price"}, "'size' holds nothing at all"),
+    "durations": (
+        FRAME.assign(size=pd.Timedelta(hours=1)),
+        {"target": "price"},
+        "'size' holds durations such as '0 days 01:00:00': turn them into numbers, such as hours",
+    ),
     "dates": (FRAME.assign(size=pd.Timestamp(0)), {"target": "price"}, "'size' holds dates"),
     "identifiers": (MANY.assign(id=[f"n{i}" for i in range(100)]), {"target": "y"}, "100 different texts"),
     "numbers and words": (MANY.assign(age=[*range(99), "old"]), {"target": "y"}, "numbers but also 'old'"),

@@ -152,7 +152,11 @@ def test_a_decimal_comma_is_refused_where_the_caller_says_point_and_a_plain_numb
     swapped = frame.rename(columns={"x": "y", "y": "x"})
     with pytest.raises(InputError, match="the target 'y' holds '100,0', which --decimal"):
         Columns.learn(swapped, "y", decimal=".", drop=["x"])
-    features = Columns.learn(frame, "y", decimal=",").features(frame)
+    said = Columns.learn(frame, "y", decimal=",")
+    words = "in which a dot stands before decimals: read so despite --decimal ,"
+    assert f"column 'z' holds '1.5', {words}" in said.remarks
+    assert f"the target 'z' holds '1.5', {words}" in Columns.learn(frame, "z", decimal=",").remarks
+    features = said.features(frame)
     assert list(features.loc[0]) == [100.0, 1.5]
 
 

@@ -98,6 +98,7 @@ def fit(
 ) -> None:
     """Fit a model with error bars, or with probabilities of classes, to a table and keep it in a folder."""
     # Imported here so that `--help` does not wait for torch.
+    from online_laplace.data.delimited import on_one_line
     from online_laplace.estimators.forecast import forecast
     from online_laplace.estimators.model_folder import check_model_folder
     from online_laplace.files.earlier import LEARNT
@@ -108,12 +109,13 @@ def fit(
     from online_laplace.tables.findings import assessed, learnt, rows_to_assess
     from online_laplace.tables.model import TableModel
     from online_laplace.tables.reading import read_frame
-    from online_laplace.tables.task import TASKS, Task, decide_task
+    from online_laplace.tables.task import TASKS, Task, check_counts, decide_task
     from online_laplace.terminal import tell
 
     if not 0 <= seed < 2**32:
         raise InputError(f"--seed must be between 0 and 2**32 - 1, not {seed}")
     known_name("task", task, TASKS)
+    target, groups = on_one_line(target), None if groups is None else on_one_line(groups)
     network = {
         "hidden": None if hidden is None else widths(hidden),
         "activation": activation,
@@ -168,6 +170,8 @@ def fit(
         # With --task regression an option of classes would be refused.
         otherwise = f"leave --{options[0]} out" if (options := told(of_classes)) else "--task regression"
         decided = decide_task(frame, target, wanted, otherwise)
+        if task == "counts" or likelihood == "poisson":
+            check_counts(frame, target, "--task counts" if task == "counts" else "--likelihood poisson")
     except InputError as error:
         # Such as that only the first sheet was read, which may be why.
         raise InputError("; ".join([str(error), *remarks])) from error

@@ -77,7 +77,7 @@ def predict(
     if classes and coverage is not None:
         raise InputError("--coverage is of numbers, and this model predicts classes: leave it out")
     share = DEFAULT_COVERAGE if coverage is None else coverage
-    frame = read_frame(data, on_remark=note, fewest=1)
+    frame = model.columns.as_fitted(read_frame(data, on_remark=note, fewest=1))
     predictions = model.predict(frame, share, asked)
     check_kept(names(keep), frame, list(predictions.columns))
     kept = read_kept(data, names(keep), len(frame))

@@ -48,9 +48,21 @@ def check_arrays(
     _check_finite(X, feature_names)
     _check_finite(y, target_names)
     for name, column in zip(target_names, y.T, strict=True):
-        if np.ptp(column) <= ROUNDING * np.abs(column).max():
-            raise InputError(f"{name} is constant ({column[0]:g} in every row): there is nothing to learn")
+        refuse_constant(column, name)
     return X, y
+
+
+def refuse_constant(y: Floats, name: str, rows: str = "every row") -> None:
+    """Refuse a target (n,) whose values differ by no more than rounding. Raises InputError."""
+    apart = np.ptp(y)
+    if apart <= ROUNDING * np.abs(y).max():
+        but = "" if apart == 0 else " but for rounding"
+        raise InputError(f"{name} is constant{but} ({y[0]:g} in {rows}): there is nothing to learn")
+
+
+def no_counts(y: Floats) -> NDArray[np.bool_]:
+    """Which values are none of 0, 1, 2, …, of the same shape."""
+    return (y < 0) | (y != np.floor(y))
 
 
 def _as_floats(values: ArrayLike, what: str) -> Floats:

@@ -123,8 +123,8 @@ def column_names(cells: Sequence[str], fewest: int = 2) -> list[str]:
 
 
 def on_one_line(name: str) -> str:
-    """A name as columns have it here: a spreadsheet breaks long ones into lines."""
-    return re.sub(r"[\t\r\n\v\f]+", " ", name).strip()
+    """A name as columns have it here: on one line, which spreadsheets break, and with é as one letter."""
+    return unicodedata.normalize("NFC", re.sub(r"[\t\r\n\v\f]+", " ", name).strip())
 
 
 def _controls(name: str) -> bool:

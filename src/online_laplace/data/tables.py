@@ -10,7 +10,7 @@ from pathlib import Path
 
 from online_laplace.data.checks import Floats, check_arrays
 from online_laplace.data.delimited import number, read_rows
-from online_laplace.errors import InputError, known_name
+from online_laplace.errors import InputError, UnknownNameError
 from online_laplace.files.paths import check_readable
 
 TABLES = ("housing", "concrete", "energy", "wine", "yacht")
@@ -44,8 +44,9 @@ def load_table(name_or_path: str | os.PathLike[str]) -> Table:
     """
     text = os.fspath(name_or_path)
     if isinstance(name_or_path, str) and not is_path(text):
-        name = known_name("table", text, TABLES)
-        return _read(resources.files("online_laplace.data") / "tables" / f"{name}.csv", name)
+        if text not in TABLES:
+            raise UnknownNameError("table", text, TABLES, others=f"or a file, such as {text}.csv")
+        return _read(resources.files("online_laplace.data") / "tables" / f"{text}.csv", text)
     path = Path(text)
     check_readable(path)
     try:

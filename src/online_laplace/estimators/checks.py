@@ -16,10 +16,13 @@ from online_laplace.data.checks import Floats
 from online_laplace.data.scaling import Scaler
 from online_laplace.errors import InputError
 from online_laplace.estimators.values import (
+    UnreadableError,
     column_names,
+    refuse_containers,
     refuse_dates,
     refuse_masked,
     refuse_too_large,
+    unreadable,
 )
 
 # As many rows as weights must stand for together. Fewer than one leave a noise undetermined, and float64
@@ -50,6 +53,7 @@ def validated(
 ) -> Any:
     """scikit-learn's own validation; a value that is not finite is named by its column and row."""
     for values, name in ((X, "X"), (y, "y")):
+        refuse_containers(values, name)
         refuse_masked(values, name)
         refuse_dates(values, name)
     goes_on = getattr(estimator, "warm_start", False) and hasattr(estimator, "_fit")
@@ -60,6 +64,10 @@ def validated(
         words = str(error).splitlines()[0].rstrip(".")
         if words.startswith("could not convert string to float"):
             raise InputError(f"{words}: {_text_column(X)}encode texts as numbers first") from None
+        if words.startswith(
+            ("setting an array element with", "The truth value of an array")
+        ):  # lists in cells
+            raise _no_numbers(error, X, y) from error
         if not words.startswith(("Input X contains", "Input y contains")):
             raise
         # scikit-learn has set the names of the features by now, or knows that there are none.
@@ -71,8 +79,12 @@ def validated(
             if not isinstance(values, str):
                 refuse_too_large(values, name, kind)
         raise
-    except RuntimeError as error:  # torch's, such as of a tensor that requires grad
-        raise InputError(f"X or y cannot be read as numbers: {error}") from error
+    except (
+        Exception
+    ) as error:  # torch's of a tensor that requires grad, polars' of 128 bits, numpy's of a dict
+        if isinstance(error, (MemoryError, Warning)):  # a warning that the caller wants as an error
+            raise
+        raise _no_numbers(error, X, y) from error
     after = getattr(estimator, "feature_names_in_", None)
     if before is not None and after is not None and len(before) == len(after) and any(before != after):
         j = int(np.argmax(before != after))
@@ -81,6 +93,16 @@ def validated(
             f"{after[j]!r}: give them in the same order, or set warm_start=False to begin anew"
         )
     return found
+
+
+def _no_numbers(error: Exception, X: Any, y: Any) -> UnreadableError:
+    """What another library says of values that are no numbers, and where they are."""
+    words = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
+    given = [(X, "X")] if isinstance(y, str) else [(X, "X"), (y, "y")]
+    found = next(filter(None, (unreadable(*one) for one in given)), None)
+    if found is None or isinstance(error, RuntimeError):  # torch says what to do with its tensors
+        return UnreadableError(f"X or y cannot be read as numbers: {words}")
+    return UnreadableError(f"{found} ({words})")
 
 
 def _text_column(X: Any) -> str:

@@ -29,7 +29,7 @@ def checked_labels(y: ArrayLike) -> Any:
         return y
     try:
         labels = np.asarray(y, dtype=object)
-    except ValueError:  # rows of several lengths, which scikit-learn has words for
+    except Exception:  # rows of several lengths, or a type that numpy has not: others have words for them
         return y
     column = labels.ndim == 2 and labels.shape[1] == 1
     if (labels.ndim != 1 and not column) or len(labels) == 0:
@@ -56,7 +56,14 @@ def checked_labels(y: ArrayLike) -> Any:
         raise InputError(f"labels must be strings, numbers or booleans, not {next(iter(kinds.values()))!r}")
     if kind == "a string":
         _refuse_trailing_nulls(labels)
-    return y if column else np.array(labels.tolist())  # scikit-learn has a warning for columns
+    array = np.array(labels.tolist())
+    whole = [int(one) for one in labels if isinstance(one, (int, np.integer))]
+    if kind == "a number" and len(whole) == len(labels) and array.dtype.kind not in "iu":
+        raise InputError(
+            f"labels that are whole numbers must fit in 64 bits, and {max(whole, key=abs)} does not with the "
+            "others: make all of them strings"
+        )
+    return y if column else array  # scikit-learn has a warning for columns
 
 
 def encoded(y: Any, weight: Floats | None, known: Any = None) -> tuple[Any, Integers]:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from online_laplace.data.checks import Floats
+from online_laplace.data.checks import Floats, no_counts
 from online_laplace.data.resolution import resolution
 from online_laplace.data.scaling import Scaler
 from online_laplace.errors import InputError, known_name
@@ -23,6 +23,8 @@ NOISES = ("constant", "varying")
 # In standard deviations, as the quartiles have them: what lies further from the median has no say in the
 # scaling of a target with gross errors.
 FAR = 5
+# What lies further than that is no error of a measurement, and nothing could be computed from it or saved.
+FARTHEST = 1e20
 
 
 class Target(Protocol):
@@ -105,7 +107,16 @@ class ClassTarget:
 def robust_scaler(y: Floats, weight: Floats | None, names: Sequence[str]) -> Scaler:
     """Mean and std of the rows near the median, which gross errors cannot stretch."""
     each = [_central(column, weight, name) for column, name in zip(y.T, names, strict=True)]
-    return Scaler(*np.transpose(each))
+    scaler = Scaler(*np.transpose(each))
+    with np.errstate(over="ignore"):
+        far = np.argwhere(np.abs(scaler.transform(y)) > FARTHEST)
+    if len(far):
+        i, j = far[0]
+        raise InputError(
+            f"{names[j]} holds {y[i, j]:g}, more than {FARTHEST:g} standard deviations from the other rows: "
+            "mend that, or leave the row out"
+        )
+    return scaler
 
 
 def _central(y: Floats, weight: Floats | None, name: str) -> tuple[float, float]:
@@ -140,7 +151,7 @@ def _check_step(step: float, y: Floats) -> None:
 
 def _check_counts(y: Floats, weight: Floats | None) -> None:
     counted = True if weight is None else weight[:, None] > 0
-    bad = np.argwhere(((y < 0) | (y != np.floor(y))) & counted)
+    bad = np.argwhere(no_counts(y) & counted)
     if len(bad):
         i, j = bad[0]
         raise InputError(

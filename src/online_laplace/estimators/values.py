@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Sequence
+from numbers import Number
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from online_laplace.data.checks import Floats
 from online_laplace.data.scaling import Scaler
@@ -26,14 +28,53 @@ def refuse_masked(values: Any, name: str) -> None:
         raise InputError(f"{hidden} {values_are} masked in {name}: fill in or leave out such rows first")
 
 
+class UnreadableError(InputError, TypeError):
+    """What is given is of a type that holds no numbers; also the error that scikit-learn has for it."""
+
+
+def refuse_containers(values: Any, name: str) -> None:
+    """Refuse what holds numbers in a way that no array is made of unasked. Raises InputError."""
+    if issparse(values):
+        raise UnreadableError(f"{name} is sparse, and an estimator takes dense data: give {name}.toarray()")
+    kind = type(values).__name__
+    # Asked of the type: a LazyFrame works out its columns only to name them.
+    if hasattr(type(values), "collect") and hasattr(type(values), "columns"):
+        raise UnreadableError(f"{name} is a {kind}, which holds no rows yet: give {name}.collect()")
+    if hasattr(values, "column_names") and hasattr(values, "to_pandas"):
+        raise UnreadableError(f"{name} is a pyarrow {kind}: give {name}.to_pandas()")
+
+
+def unreadable(values: Any, name: str) -> str | None:
+    """Which column of values is of no numbers, in words; None where all of them can be read."""
+    for column, part in _parts(values):
+        try:
+            np.asarray(part, dtype=np.float64)
+        except Exception:  # polars has errors of its own
+            of = name if column is None else f"column {str(column)!r} of {name}"
+            return f"{of} holds {_held(part)}, which numpy does not read as numbers: make it floats first"
+    return None
+
+
+def _held(part: Any) -> str:
+    """What is in a column beside numbers, in words."""
+    kind = getattr(part, "dtype", None)
+    if kind is not None and getattr(kind, "kind", None) != "O":
+        return f"values of type {kind}"
+    cells = (
+        np.ravel(np.asarray(part, dtype=object)) if np.iterable(part) and hasattr(part, "__len__") else [part]
+    )
+    strange = (one for one in cells if not isinstance(one, (Number, str, np.bool_)))
+    return f"values of type {type(next(strange, part)).__name__}"
+
+
 def refuse_dates(values: Any, name: str) -> None:
     """numpy counts dates in a unit of its own, and a missing one as −2⁶³ of them. Raises InputError."""
     for column, part in _parts(values):
         if _holds_times(part):
             of = name if column is None else f"column {str(column)!r} of {name}"
             raise InputError(
-                f"{of} holds dates or times, and an estimator takes numbers: turn them into numbers first, "
-                "such as days since the first"
+                f"{of} holds dates, times or durations, and an estimator takes numbers: turn them into "
+                "numbers first, such as days since the first or seconds"
             )
 
 
@@ -52,7 +93,7 @@ def _holds_times(part: Any) -> bool:
         return False
     try:
         array = np.asarray(part)
-    except (TypeError, ValueError, RuntimeError, OverflowError):  # for which others have words
+    except Exception:  # for which others have words
         return False
     if array.dtype.kind != "O":
         return array.dtype.kind in "mM"

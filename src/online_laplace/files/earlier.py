@@ -37,10 +37,14 @@ _LARGEST_SUMMARY = 2**28
 
 
 class Kind(NamedTuple):
-    """A kind of output: what it is called, and whether a file is one that we wrote, where that shows."""
+    """A kind of output: what it is called, whether a file is one that we wrote, where that shows, and names.
+
+    `endings` are those of its names, where it has any of its own.
+    """
 
     words: str
     wrote: Callable[[Path], bool] | None
+    endings: tuple[str, ...] = ()
 
 
 def _has(keys: set[str]) -> Callable[[Path], bool]:
@@ -109,12 +113,13 @@ def _head(path: Path) -> bytes:
         return file.read(_HEAD)
 
 
-LEARNT = Kind("what was learnt", _has(_LEARNT))
-SUMMARY = Kind("a summary of predictions", _has(_PREDICTED))
-RANKING = Kind("a ranking", _has(_RANKED))
-RECORDS = Kind("records of training", _has(_RECORD))
+_JSON = (".json",)
+LEARNT = Kind("what was learnt", _has(_LEARNT), _JSON)
+SUMMARY = Kind("a summary of predictions", _has(_PREDICTED), _JSON)
+RANKING = Kind("a ranking", _has(_RANKED), _JSON)
+RECORDS = Kind("records of training", _has(_RECORD), _JSON)
 PREDICTIONS = Kind("predictions", None)
-PAGE = Kind("a page", _is_page)
+PAGE = Kind("a page", _is_page, (".html", ".htm"))
 REPORT = Kind("a report", _is_report)
-PLOT = Kind("a plot", _is_plot)
-ARCHIVE = Kind("an archive", _is_archive)
+PLOT = Kind("a plot", _is_plot, (".png", ".pdf", ".svg"))
+ARCHIVE = Kind("an archive", _is_archive, (".tar.gz", ".tgz"))

@@ -18,6 +18,11 @@ from online_laplace.files.atomic import StoreError, move_in_as_new, reason_of, w
 from online_laplace.files.earlier import MODEL_PAGE, PAGE, Kind, holds_model, is_earlier
 from online_laplace.files.paths import check_path
 
+# Endings by which programs tell what is in a file.
+_TELLING = frozenset(
+    ".csv .tsv .tab .parquet .pq .xls .xlsx .xlsm .json .html .htm .md .pdf .png .svg .jpg .jpeg .gz .tgz "
+    ".tar .zip .safetensors".split()
+)
 # By which a file that was changed or replaced is told from the one that was there: device, inode, size, time.
 _Sign = tuple[int, int, int, int]
 # What was there when the outputs of a command without --force were checked.
@@ -59,6 +64,8 @@ def check_outputs(outputs: Sequence[Output], protected: Sequence[Protected], *, 
                 raise InputError(f"{name} is the file of {other.option} {other.path} too: name another file")
         _refuse_model_folder(name, output)
         there = _look(name, output.path)
+        if there is None or stat.S_ISREG(there.st_mode):
+            _refuse_ending(name, output)
         _remember(output.path, there, force)
         # A pipe or a device holds nothing, and neither does an empty file.
         if there is None or force or not stat.S_ISREG(there.st_mode) or there.st_size == 0:
@@ -141,6 +148,13 @@ def _refuse_model_folder(name: str, output: Output) -> None:
         return  # where a model's own page is
     if holds_model(target.parent):
         raise InputError(f"{name} lies in the folder of a model, which holds nothing else: name another one")
+
+
+def _refuse_ending(name: str, output: Output) -> None:
+    """Refuse a name that programs take for another kind of file. Raises InputError."""
+    ending, endings = output.path.suffix.lower(), output.kind.endings
+    if endings and ending in _TELLING and not output.path.name.lower().endswith(endings):
+        raise InputError(f"{name}: {output.kind.words} is no {ending} file: name it {' or '.join(endings)}")
 
 
 def _look(name: str, path: Path) -> os.stat_result | None:

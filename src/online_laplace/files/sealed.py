@@ -89,7 +89,9 @@ def _refuse_more_than_arrays(path: Path) -> None:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             size = path.stat().st_size
-            header: Any = json.loads(file.read(length)) if length <= size else None
+            if size < 8 + length:
+                raise DamagedFileError(f"it has {size} bytes, and is cut off before its arrays begin")
+            header: Any = json.loads(file.read(length))
         ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
         told = 8 + length + max(ends, default=0)
     except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:

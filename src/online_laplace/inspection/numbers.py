@@ -13,6 +13,7 @@ from online_laplace.pages.charts import Chart, altair, axis_title, rows
 from online_laplace.pages.words import FOUR_DIGITS, axis_format, readable
 from online_laplace.predictive.coverage import LEVELS
 from online_laplace.style import BLUE, GREY, ORANGE, SKY
+from online_laplace.tables.problems import row_count
 
 # More points than this hide each other, and make a file that no browser likes.
 MOST_POINTS = 1000
@@ -85,7 +86,7 @@ def _against_truth(
         f"On the {subject.where}. A dot on the dashed line is predicted exactly; the bars are 90% "
         "intervals for "
         "a new observation. Point at a dot for its numbers.",
-        f"{len(truth):,} rows: predicted against true {subject.target}, with 90% intervals. "
+        f"{row_count(len(truth))}: predicted against true {subject.target}, with 90% intervals. "
         f"{share}True values "
         f"run from {readable(float(truth.min()))} to {readable(float(truth.max()))}. The largest miss is row "
         f"{worst + 1}: {readable(float(mean[worst]))} where the truth is {readable(float(truth[worst]))}.",
@@ -158,7 +159,7 @@ def _coverage(subject: Subject, predicted: PredictiveDistribution) -> Chart:
         f"too wide, below it too narrow.{whole}",
         "Share of rows inside central intervals against the share expected: "
         + ", ".join(f"{observed} inside the {expected} intervals" for expected, observed in listed)
-        + f", of {len(subject.y):,} rows.",
+        + f", of {row_count(len(subject.y))}.",
         band + diagonal + line,
         table=(["interval", "rows inside"], listed),
     )
@@ -187,7 +188,7 @@ def _where_it_fell(subject: Subject, pit: Floats) -> Chart:
         "Bars of one height (dashed): honest. A heap in the middle: intervals too wide; at both "
         "ends: too narrow; "
         "on one side: predictions too low or too high.",
-        f"Histogram of P(Y ≤ y) over {len(pit):,} rows in {bins} bars, {readable(even)} rows each "
+        f"Histogram of P(Y ≤ y) over {row_count(len(pit))} in {bins} bars, {readable(even)} rows each "
         "if honest; the "
         f"counts are {', '.join(map(str, counts))}.",
         bars + level.encode(y="rows:Q"),

@@ -9,12 +9,15 @@ import numpy as np
 from online_laplace.estimators.labels import places
 from online_laplace.inspection.subject import Subject
 from online_laplace.predictive.reliability import reliability
+from online_laplace.tables.problems import counted
 
 _FLATTERED = "training rows"
 
 
 def verdict(subject: Subject) -> str:
     """One or two sentences on the rows that the model is judged by."""
+    if len(subject.y) == 1:
+        return _of_one_row(subject)
     told = _of_classes(subject) if subject.has_classes else _of_numbers(subject)
     if subject.where.startswith(_FLATTERED):
         told += " These are the rows it was fitted to: on new ones it will do worse."
@@ -51,9 +54,24 @@ def _of_classes(subject: Subject) -> str:
     )
 
 
+def _of_one_row(subject: Subject) -> str:
+    """What one row shows, of which nothing is typical."""
+    if subject.has_classes:
+        named = subject.estimator.predict(subject.X)[0] == subject.y[0]
+        first = f"{subject.target} is {'' if named else 'not '}named correctly in {_rows(subject)}"
+    else:
+        predicted = subject.estimator.predict_dist(subject.X)
+        missed = abs(float(subject.y[0] - predicted.mean()[0]))
+        where = "inside" if predicted.coverages(subject.y, [0.9])[0] else "outside"
+        first = (
+            f"In {_rows(subject)} the prediction of {subject.target} is {subject.amount(missed)} from the "
+            f"truth, which lies {where} its 90% interval"
+        )
+    return f"{first}. One row is too few to judge by."
+
+
 def _rows(subject: Subject) -> str:
-    words = subject.where.partition(",")[0]
-    return f"{len(subject.y):,} {words}" if len(subject.y) != 1 else f"the one of the {words}"
+    return counted(len(subject.y), subject.where.partition(",")[0])
 
 
 def _judged(inside: float, level: float, count: int) -> str:

@@ -25,6 +25,7 @@ from online_laplace.modules.checks import (
     check_settings,
     is_whole,
 )
+from online_laplace.modules.draws import check_draws, random_states
 from online_laplace.modules.learner import Learner
 from online_laplace.modules.observer import Observer
 from online_laplace.modules.penalty import Penalised
@@ -186,7 +187,10 @@ class OnlineLaplace:
         positional, named = arguments(x)
         rows = self._observer.rows(x)
         self._observer.meet(x)
+        before = random_states(self.hyper.alpha.device) if look else []
         f = checked_outputs(self.model(*positional, **named), rows).to(self.hyper.alpha.dtype)
+        if look:
+            check_draws(self.view, before, x)
         likelihood = self._observer.settle(f)
         data = data_loss(likelihood, f, as_targets(likelihood, y, f, look=look), self.hyper)
         loss = (self.n_data / rows) * data + self._penalty()

@@ -20,9 +20,11 @@ from online_laplace.predictive.negative_binomial import cdf, log_probability
 MANY = 1e15
 
 # Of a ranked probability score: a term after which no more are added, how many standard deviations from the
-# mean all counts lie, and how much of the sum a stretch of its terms may leave open: it is off by far less.
+# mean all counts and most of them lie, and how much of the sum a stretch of its terms may leave open: it is
+# off by far less.
 NEXT_TO_NOTHING = 1e-18
 FAR = 1e5
+NEAR = 10.0
 SHARE = 0.01
 
 
@@ -191,12 +193,31 @@ def count_quantile(counts: Counts, level: float) -> Tensor:
 def count_crps(counts: Counts, y: Tensor) -> Tensor:
     """The ranked probability score Σ_j (P(Y ≤ j) − [y ≤ j])² over all counts j: (…, m, k).
 
-    Outwards from y, where terms only fall. NaN where counts have no variance.
+    Outwards from y, where terms only fall; from the nearest count a among those that may come, where y is far
+    from all of them: between a and y every term differs by one less twice the probability beyond it. NaN
+    where counts have no variance.
     """
+    std = counts.variance.sqrt()
+    least, most = (counts.mean - NEAR * std).floor().clamp(min=0), (counts.mean + NEAR * std).ceil()
     above = y.ceil()
-    far = (counts.mean - y).abs() + FAR * counts.variance.sqrt()
-    upwards = _sum_of_falling(lambda i: (1 - counts.cdf(above + i)).square(), far)
-    return upwards + _sum_of_falling(lambda i: counts.cdf(above - 1 - i).square(), far)
+    a = torch.minimum(torch.maximum(above, least), most)
+    far, apart = (counts.mean - a).abs() + FAR * std, (above - a).abs()
+
+    def over(i: Tensor) -> Tensor:
+        return 1 - counts.cdf(a + i)
+
+    def under(i: Tensor) -> Tensor:
+        return counts.cdf(a - 1 - i)
+
+    def beyond(i: Tensor) -> Tensor:
+        return torch.where(i < apart, torch.where(above > a, over(i), under(i)), 0)
+
+    score = _sum_of_falling(lambda i: over(i).square(), far)
+    score = score + _sum_of_falling(lambda i: under(i).square(), far)
+    outside = apart > 0
+    if not outside.any():
+        return score
+    return torch.where(outside, score + apart - 2 * _sum_of_falling(beyond, far), score)
 
 
 def _sum_of_falling(term: Callable[[Tensor], Tensor], end: Tensor) -> Tensor:

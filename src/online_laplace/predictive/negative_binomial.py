@@ -27,7 +27,7 @@ GAUSSIAN = 1e15
 
 
 def log_probability(y: Tensor, log_mean: Tensor, v: Tensor) -> Tensor:
-    """log P(Y = y), broadcast; −∞ where y is no count.
+    """log P(Y = y), broadcast; −∞ where y is no count, NaN where it is no number.
 
     As Loader's (2000) of the binomial: with s(x) the remainder of Stirling's formula, d = (y − m)/(1 + v m)
     and φ(t) = t − log(1 + t), it is
@@ -45,8 +45,9 @@ def log_probability(y: Tensor, log_mean: Tensor, v: Tensor) -> Tensor:
     log_p = remainder - deviance - 0.5 * (2 * math.pi * some * (1 + v * some)).log()
     x = v * m
     none = -m * torch.where(x > 0, torch.log1p(x) / x, 1)
-    counted = (y >= 0) & (y == y.floor())
-    return torch.where(counted, torch.where(y > 0, log_p, none), -torch.inf)
+    counted = (y >= 0) & (y == y.floor()) & y.isfinite()
+    log_p = torch.where(counted, torch.where(y > 0, log_p, none), -torch.inf)
+    return torch.where(y.isnan(), y, log_p)
 
 
 def cdf(y: Tensor, mean: Tensor, v: Tensor) -> Tensor:
@@ -60,7 +61,7 @@ def cdf(y: Tensor, mean: Tensor, v: Tensor) -> Tensor:
         x, a = v_ * m, 1 / v_
         p, q = 1 / (1 + x), x / (1 + x)
         steps = (n - 0.5 - m) / np.sqrt(m + x * m)
-    found = np.where(n > 0, np.nan, 0.0)
+    found = np.where(n <= 0, 0.0, np.nan)  # a y that is no number has none
     poisson = (n > 0) & (x < POISSON)
     gaussian = (n > GAUSSIAN) & (a > GAUSSIAN) & ~poisson
     beta = (n > 0) & ~poisson & ~gaussian

@@ -16,6 +16,7 @@ from online_laplace.files.earlier import ARCHIVE
 from online_laplace.files.folders import check_folder, lies_in, made_folder
 from online_laplace.files.outputs import Output, Protected, appeared, check_outputs, move_in
 from online_laplace.files.paths import check_path, check_readable
+from online_laplace.store.export import is_export
 from online_laplace.store.store import Store
 
 _CARRIED = ("store.json", "results", "checkpoints")
@@ -32,6 +33,12 @@ def pack_store(folder: Path, archive: Path, *, force: bool = False) -> None:
     An existing file is replaced if it is such an archive, or with `force`. Raises InputError.
     """
     check_path(archive)
+    check_path(folder)
+    if is_export(folder):
+        raise StoreError(
+            f"{folder} is an exported copy of an experiment, in a few small files already: copy the folder, "
+            "or pack that of the experiment"
+        )
     Store.open(folder)
     if lies_in(archive, folder):
         raise StoreError(f"{archive} lies in {folder}, which it would hold: name a file outside it")
@@ -39,15 +46,17 @@ def pack_store(folder: Path, archive: Path, *, force: bool = False) -> None:
     check_folder(archive.parent)
     target = Path(os.path.realpath(archive))  # a link stays a link
     beside = part_of(target)
+    device = archive.exists() and not archive.is_file()  # or a pipe, which no file may take the place of
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
         check_outputs([Output("the archive", archive, ARCHIVE)], held, force=force)
         # Links are followed, since an archive with links in it is not unpacked.
-        with tarfile.open(beside, "w:gz", dereference=True) as tar:
+        with tarfile.open(archive if device else beside, "w:gz", dereference=True) as tar:
             for name in _CARRIED:
                 if (folder / name).exists():
                     tar.add(folder / name, arcname=name)
-        move_in(beside, target)
+        if not device:
+            move_in(beside, target)
     except FileExistsError as error:
         raise appeared(f"the archive {archive}") from error
     except OSError as error:

@@ -29,8 +29,12 @@ _KEPT = {
 
 def open_results(folder: Path) -> Results:
     """The results in a folder, whether it is a store or an exported copy of one."""
-    exported = (folder / _RECORDS).is_file()
-    return read_export(folder) if exported else Results.of(Store.open(folder))
+    return read_export(folder) if is_export(folder) else Results.of(Store.open(folder))
+
+
+def is_export(folder: Path) -> bool:
+    """Whether a folder is an exported copy."""
+    return (folder / _RECORDS).is_file()
 
 
 def write_export(results: Results, folder: Path) -> None:

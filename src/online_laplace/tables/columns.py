@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
+from online_laplace.data.delimited import on_one_line
 from online_laplace.errors import InputError, known_name
 from online_laplace.files.sealed import DamagedFileError
 from online_laplace.tables.cells import EMPTY, different_texts, is_text, numbers_of, texts_of
 from online_laplace.tables.kinds import LARGEST_WHOLE, examine
-from online_laplace.tables.notation import Notation, maybe_thousands
-from online_laplace.tables.problems import read_as_decimals, refusal, row_count
+from online_laplace.tables.notation import Notation
+from online_laplace.tables.problems import about_dots, refusal, row_count
 from online_laplace.tables.target import booleans, gaps_of_target, spellings, target_notation
 
 if TYPE_CHECKING:
@@ -103,9 +104,9 @@ class Columns:
         if not notation.plain:
             described = notation.describe(frame[target].dropna().astype(str))
             remarks.append(f"the target {target!r} holds {described}")
-        if labels is None and decimal is None and is_text(frame[target]):
-            dotted = maybe_thousands(different_texts(frame, target), notation)
-            remarks += [] if dotted is None else [f"the target {target!r} {read_as_decimals(dotted)}"]
+        if labels is None and is_text(frame[target]):
+            words = about_dots(different_texts(frame, target), notation, decimal)
+            remarks += [f"the target {target!r} {words}"] if words else []
         columns = cls(
             target,
             missing,
@@ -132,7 +133,7 @@ class Columns:
         """The features of every row, columns matched by name. Raises InputError."""
         import pandas as pd
 
-        _check_present(frame, (*self.numeric, *self.text))
+        check_present(frame, (*self.numeric, *self.text))
         used = frame[[*self.numeric, *self.text]]
         if gaps := _gaps(used, self.missing):
             raise refusal([], gaps)
@@ -145,6 +146,11 @@ class Columns:
             texts = texts_of(used, name)
             columns += [(texts == category).astype(np.float64) for category in found]
         return pd.DataFrame(np.column_stack(columns), columns=self.names)
+
+    def as_fitted(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The frame of a file with names as the model has them, which may be older than their one form."""
+        names = (self.target, *self.numeric, *self.text)
+        return frame.rename(columns={on_one_line(name): name for name in names})
 
     def targets(self, frame: pd.DataFrame) -> Any:
         """The target of every row, numbers or labels. Raises InputError."""
@@ -211,8 +217,8 @@ def check_column(frame: pd.DataFrame, name: str) -> None:
     known_name("column", name, [str(column) for column in frame.columns], alike=0.7)
 
 
-def _check_present(frame: pd.DataFrame, names: Sequence[str]) -> None:
-    """Refuse a table without columns that the model needs, saying which of its own may be meant."""
+def check_present(frame: pd.DataFrame, names: Sequence[str]) -> None:
+    """Refuse a table without columns that a model needs, saying which of its own may be meant."""
     absent = [name for name in names if name not in frame.columns]
     if not absent:
         return

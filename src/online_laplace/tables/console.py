@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from online_laplace.tables.problems import counted
 from online_laplace.terminal import shown
 
 # More inputs than this push everything else off the screen.
@@ -59,14 +60,14 @@ def score_lines(scores: dict[str, Any]) -> list[tuple[str, str]]:
     """How well the model predicts some rows."""
     if "ece" in scores:
         return [
-            ("assessed on", f"{scores['rows']:,} {scores['where']}"),
+            ("assessed on", counted(scores["rows"], scores["where"])),
             ("accuracy", f"{scores['accuracy']:.1%} right, log-loss {scores['log_loss']:.3f}"),
             ("calibration", f"probabilities are off by {scores['ece']:.3f} on average (ECE)"),
         ]
     shares = ", ".join(f"{float(level):.0%} → {share:.0%}" for level, share in scores["coverage"].items())
     r2 = "" if scores["r2"] is None else f", R² {scores['r2']:.3f}"
     return [
-        ("assessed on", f"{scores['rows']:,} {scores['where']}"),
+        ("assessed on", counted(scores["rows"], scores["where"])),
         ("accuracy", f"RMSE {_number(scores['rmse'])}{r2}, log-likelihood {scores['log_likelihood']:.3f}"),
         ("coverage", shares),
     ]

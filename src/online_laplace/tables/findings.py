@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from online_laplace.data.checks import no_counts
 from online_laplace.errors import InputError
 from online_laplace.estimators.labels import places
 from online_laplace.model.prior import pruned_precision
 from online_laplace.predictive.coverage import LEVELS
 from online_laplace.predictive.reliability import reliability
+from online_laplace.tables.columns import check_present
 from online_laplace.tables.model import TableModel
 
 if TYPE_CHECKING:
@@ -125,7 +127,7 @@ def assessment(model: TableModel, frame: pd.DataFrame) -> tuple[dict[str, Any] |
 def rows_to_assess(model: TableModel, frame: pd.DataFrame | None) -> tuple[Rows, str]:
     """The user's rows if there are any, else those held out, else those of training; and words for them."""
     if frame is not None:
-        return (model.columns.features(frame), model.columns.targets(frame)), "rows of the given file"
+        return _rows_of(model, frame), "rows of the given file"
     if model.held_out is not None:
         return model.held_out, "held-out rows"
     import pandas as pd
@@ -135,6 +137,23 @@ def rows_to_assess(model: TableModel, frame: pd.DataFrame | None) -> tuple[Rows,
     y = networks.target.inverse(networks.rows.y.cpu().numpy())
     y = y[:, 0] if model.columns.labels is None else model.estimator.classes_[y.argmax(axis=1)]
     return (pd.DataFrame(X, columns=model.columns.names), y), "training rows, which flatter the model"
+
+
+def _rows_of(model: TableModel, frame: pd.DataFrame) -> Rows:
+    target = model.columns.target
+    try:
+        check_present(frame, [target])
+    except InputError as error:
+        raise InputError(f"{error}: it is the target, which a model is assessed on") from error
+    X, y = model.columns.features(frame), model.columns.targets(frame)
+    if getattr(model.estimator, "likelihood", None) == "poisson":
+        bad = np.flatnonzero(no_counts(y))
+        if len(bad):
+            raise InputError(
+                f"column {target!r}, row {bad[0] + 1}: {float(y[bad[0]])!r} is no count 0, 1, 2, …, "
+                "and the model is one of counts"
+            )
+    return X, y
 
 
 def _by_size(names: list[str], relevance: Any) -> dict[str, float]:

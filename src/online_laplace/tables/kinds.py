@@ -20,12 +20,11 @@ from online_laplace.tables.notation import (
     decimal_of,
     is_nearly_number,
     is_number,
-    maybe_thousands,
     recognise,
     share_of_dates,
     units_of,
 )
-from online_laplace.tables.problems import Problem, read_as_decimals, row_count
+from online_laplace.tables.problems import Problem, about_dots, row_count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,9 +81,8 @@ def examine(frame: pd.DataFrame, decimal: str | None = None) -> Kinds:
                 kinds.remarks.append(
                     f"column {name!r} holds {found.describe(texts[name])}, such as {texts[name][0]!r}"
                 )
-            dotted = maybe_thousands(texts[name], found) if name in texts and decimal is None else None
-            if dotted is not None:
-                kinds.remarks.append(f"column {name!r} {read_as_decimals(dotted)}")
+            if name in texts and (words := about_dots(texts[name], found, decimal)):
+                kinds.remarks.append(f"column {name!r} {words}")
     return kinds
 
 
@@ -97,8 +95,12 @@ def _kind(frame: pd.DataFrame, name: str, decimal: str | None) -> Notation | Pro
     if len(cells) == 0:
         return Problem(name, "holds nothing at all", "fill it in")
     first = cells.iloc[0]
+    if types.is_timedelta64_dtype(column) or isinstance(first, datetime.timedelta):
+        return Problem(
+            name, f"holds durations such as {str(first)!r}", "turn them into numbers, such as hours"
+        )
     dates = types.is_datetime64_any_dtype(column) or isinstance(first, datetime.date)
-    if dates or types.is_timedelta64_dtype(column) or isinstance(column.dtype, _period()):
+    if dates or isinstance(column.dtype, _period()):
         return Problem(
             name, f"holds dates such as {str(first)!r}", "turn them into numbers, such as year and month"
         )
@@ -178,7 +180,8 @@ def _unlike(texts: list[str]) -> tuple[str, str]:
 def _as_said(name: str, texts: list[str], found: Notation, decimal: str) -> Notation | Problem:
     """The notation, unless the caller said that something else stands before decimals."""
     other = contradicting(texts, found, decimal)
-    if other is None:
+    # Not the other way round: 1.5 is what every program writes, also into files of people who write 1,5.
+    if other is None or decimal == ",":
         return found
     return Problem(name, f"holds {other!r}, which --decimal {decimal} does not allow", "mend one of them")
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from online_laplace.data.cautions import cautions
+from online_laplace.data.checks import refuse_constant
 from online_laplace.data.scaling import Scaler
 from online_laplace.errors import InputError, known_name
 from online_laplace.estimators.classifier import OnlineLaplaceClassifier
@@ -88,13 +89,13 @@ class TableModel:
             labels=labels,
         )
         X, y = columns.features(fitted_rows), columns.targets(fitted_rows)
-        if len(np.unique(y)) == 1:
-            value = f"{y[0]:g}" if labels is None else str(y[0])
-            raise InputError(
-                f"the target {target!r} is constant ({value} in every row to fit): there is nothing to learn"
-            )
         if labels is None:
+            refuse_constant(y, f"the target {target!r}", "every row to fit")
             _check_spread(y, target)
+        elif len(np.unique(y)) == 1:
+            raise InputError(
+                f"the target {target!r} is constant ({y[0]} in every row to fit): there is nothing to learn"
+            )
         held_out = (columns.features(out), columns.targets(out)) if len(out) else None
         careful = cautions(X.to_numpy(), y if labels is None else None, columns.names, len(columns.numeric))
         columns = replace(columns, remarks=(*remarks, *columns.remarks, *careful))
@@ -256,6 +257,8 @@ def _part_by_groups(
 
 def _groups(frame: pd.DataFrame, name: str, target: str) -> NDArray[Any]:
     """The group of every row, in words. Raises InputError."""
+    if name == target:
+        raise InputError(f"--groups {name}: {name!r} is the target, and groups are told by another column")
     known_name("column for --groups", name, [column for column in frame.columns if column != target])
     if frame[name].isna().any():
         raise InputError(f"the column {name!r} for --groups has cells that are empty: give every row a group")

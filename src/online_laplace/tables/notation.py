@@ -86,12 +86,12 @@ class Notation:
         found = _WRITTEN.fullmatch(text)
         if found is None:
             return np.nan
-        value, unit = _value(found, self.decimal, self.thousands), (found["prefix"], found["suffix"])
-        if unit == (self.prefix, self.suffix):
+        value, unit = _value(found, self.decimal, self.thousands), _unit(found)
+        if unit == self.prefix + self.suffix:
             return value
         # 12.345 without the unit may be a program's, to which the dot is a point, whatever it is to people.
         programs = float(text) if _PLAIN.fullmatch(text) else value
-        alike = not any(unit) and self.suffix not in _SHARES and programs == value
+        alike = not unit and self.suffix not in _SHARES and programs == value
         return value if alike else np.nan
 
     def read_all(self, texts: Sequence[str]) -> Floats:
@@ -125,13 +125,13 @@ def share_of_dates(texts: Sequence[str]) -> float:
     return float(np.mean([_DATES.fullmatch(text.strip()) is not None for text in texts])) if texts else 0.0
 
 
-def units_of(texts: Iterable[str]) -> dict[tuple[str, str], str]:
-    """The units (before, behind) of those texts that are numbers, with an example of each."""
-    found: dict[tuple[str, str], str] = {}
+def units_of(texts: Iterable[str]) -> dict[str, str]:
+    """The units of those texts that are numbers, with an example of each."""
+    found: dict[str, str] = {}
     for text in texts:
         match = _WRITTEN.fullmatch(text.strip())
         if match is not None and any(char.isdigit() for char in match["digits"]):
-            found.setdefault((match["prefix"], match["suffix"]), text)
+            found.setdefault(_unit(match), text)
     return found
 
 
@@ -152,10 +152,9 @@ def recognise(texts: Sequence[str], decimal: str | None = None) -> Notation | Am
         return Notation("clock")
     found = [_WRITTEN.fullmatch(text) for text in stripped]
     matches = [one for one in found if one is not None]
-    units = {(one["prefix"], one["suffix"]) for one in matches}
-    if len(matches) < len(stripped) or len(units) > 1:
+    if len(matches) < len(stripped) or len(set(map(_unit, matches))) > 1:
         return Notation() if plain else None
-    ((prefix, suffix),) = units
+    prefix, suffix = matches[0]["prefix"], matches[0]["suffix"]
     fitting = [pair for pair in _SEPARATORS if all(not np.isnan(_value(one, *pair)) for one in matches)]
     if not fitting:
         return Notation() if plain else None
@@ -174,11 +173,8 @@ def recognise(texts: Sequence[str], decimal: str | None = None) -> Notation | Am
 
 
 def contradicting(texts: Iterable[str], notation: Notation, said: str) -> str | None:
-    """A text with a decimal comma where the caller said that a point stands there.
-
-    Not the other way round: 1.5 is what every program writes, also into files of people who write 1,5.
-    """
-    if notation.kind != "number" or notation.decimal == said or said == ",":
+    """A text with a decimal comma where the caller said that a point stands there, or the other way round."""
+    if notation.kind != "number" or notation.decimal == said:
         return None
     found = ((text, _WRITTEN.fullmatch(text.strip())) for text in texts)
     return next((text for text, one in found if one and notation.decimal in one["digits"]), None)
@@ -224,6 +220,11 @@ def _with_dots_between_thousands(
     """In a file with decimal commas, 1.234 is one thousand and more."""
     dotted = decimal == "," and "." in together and "," not in together
     return (",", ".") if dotted and (",", ".") in fitting else chosen
+
+
+def _unit(found: re.Match[str]) -> str:
+    """The unit of a match; that of $40 and of 40 $ is the same."""
+    return found["prefix"] + found["suffix"]
 
 
 def _value(found: re.Match[str], decimal: str, thousands: str) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from online_laplace.errors import InputError
+from online_laplace.tables.notation import Notation, contradicting, maybe_thousands
 
 
 @dataclass(frozen=True)
@@ -41,12 +42,23 @@ def drop_option(names: Sequence[str]) -> str:
 
 def row_count(count: int) -> str:
     """A number of rows in words."""
-    return f"{count:,} row{'' if count == 1 else 's'}"
+    return counted(count, "rows")
 
 
-def read_as_decimals(example: str) -> str:
-    """What to say of numbers whose dots may stand between thousands."""
+def counted(count: int, rows: str) -> str:
+    """A number of certain `rows`, such as those held out, in words."""
+    return f"{count:,} {rows.replace('rows', 'row', 1) if count == 1 else rows}"
+
+
+def about_dots(texts: Sequence[str], notation: Notation, decimal: str | None) -> str | None:
+    """What to say of numbers whose dots may stand between thousands, or before decimals against `decimal`."""
+    if decimal is None:
+        example = maybe_thousands(texts, notation)
+        return example and (
+            f"holds {example!r}, in which the dot may stand before decimals or between thousands: "
+            "read as decimals; say --decimal , if it is thousands, or --decimal . if not"
+        )
+    example = contradicting(texts, notation, decimal)
     return (
-        f"holds {example!r}, in which the dot may stand before decimals or between thousands: "
-        "read as decimals; say --decimal , if it is thousands, or --decimal . if not"
+        example and f"holds {example!r}, in which a dot stands before decimals: read so despite --decimal ,"
     )

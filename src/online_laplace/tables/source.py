@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from online_laplace.data.checks import check_arrays
+from online_laplace.data.delimited import on_one_line
 from online_laplace.data.tables import TABLES, Table, is_path, load_table
 from online_laplace.errors import InputError
 from online_laplace.files.outputs import same_file
@@ -35,7 +36,7 @@ def open_table(
         return load_table(name_or_path)
     path = Path(name_or_path)
     frame = read_frame(path, on_remark=on_remark)
-    chosen = str(frame.columns[-1]) if target is None else target
+    chosen = str(frame.columns[-1]) if target is None else on_one_line(target)
     columns = Columns.learn(
         frame, chosen, missing=missing, drop=drop, drop_unusable=drop_unusable, decimal=decimal
     )

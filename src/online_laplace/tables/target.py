@@ -52,8 +52,8 @@ def _recognised(frame: pd.DataFrame, target: str, decimal: str | None) -> tuple[
             f"holds {found.example!r}, in which the comma may stand before decimals or between thousands: "
             "say which with --decimal , or --decimal ."
         )
-    elif found is not None and decimal and (other := contradicting(texts, found, decimal)) is not None:
-        what = f"holds {other!r}, which --decimal {decimal} does not allow: mend one of them"
+    elif found is not None and decimal == "." and (other := contradicting(texts, found, ".")) is not None:
+        what = f"holds {other!r}, which --decimal . does not allow: mend one of them"
     elif found is not None and found.kind == "clock":
         what = f"holds times such as {texts[0]!r}: turn them into numbers"
     wrong = [f"the target {target!r} {what}"] if what else []
@@ -76,5 +76,8 @@ def booleans(frame: pd.DataFrame, name: str) -> Any:
     texts = [str(one).strip().lower() for one in frame[name]]
     for i, one in enumerate(texts):
         if one not in words:
-            raise InputError(f"column {name!r}, row {i + 1}: {frame[name].iloc[i]!r} is no boolean")
+            cell = frame[name].iloc[i]
+            raise InputError(
+                f"column {name!r}, row {i + 1}: {cell!r} is neither true nor false, as the classes are"
+            )
     return np.array([words[one] for one in texts])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from online_laplace.data.checks import no_counts
 from online_laplace.errors import InputError, known_name
 from online_laplace.tables.cells import is_code, is_text, numbers_of
 from online_laplace.tables.columns import check_column
@@ -79,13 +81,30 @@ def decide_task(
     return Task("regression")
 
 
+def check_counts(frame: pd.DataFrame, target: str, option: str) -> None:
+    """Refuse a target of numbers that are no counts, which `option` said they are. Raises InputError."""
+    from pandas.api import types
+
+    column = _typed(frame[[target]].dropna(), target)
+    if not types.is_numeric_dtype(column):
+        return  # what is no number has words of its own
+    values = column.to_numpy(dtype=float)
+    bad = np.flatnonzero(no_counts(values))
+    if len(bad):
+        raise InputError(
+            f"{option} is for counts 0, 1, 2, …, but the target {target!r} is {float(values[bad[0]])!r} in "
+            f"row {column.index[bad[0]] + 1}: leave {option} out"
+        )
+
+
 def _refuse_moments(column: pd.Series, target: str) -> None:
-    """Dates and times are no classes, unless the caller says so."""
+    """Dates, times and durations are no classes, unless the caller says so."""
     texts = [str(one) for one in column.unique()]
     found = recognise(texts)
     times = isinstance(found, Notation) and found.kind == "clock"
-    if times or share_of_dates(texts) > 0.5:
-        what = "times" if times else "dates"
+    durations = any(isinstance(one, datetime.timedelta) for one in column.head(1))
+    if times or durations or share_of_dates(texts) > 0.5:
+        what = "durations" if durations else "times" if times else "dates"
         raise InputError(
             f"the target {target!r} holds {what} such as {texts[0]!r}: turn them into numbers, or take them "
             "as classes with --task classification"
