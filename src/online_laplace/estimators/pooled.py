@@ -34,7 +34,8 @@ from online_laplace.types import Rows
 class Part:
     """What a candidate learnt in one length of training, and its weights in the mixture and the mean.
 
-    `refit` is true of members that were trained on all rows, once others had left some out.
+    `refit` is true of members that were trained on all rows, once others had left some out: they have weight
+    in the mean alone.
     """
 
     candidate: AnyCandidate
@@ -84,13 +85,18 @@ class FittedPool:
         return self.leader.target
 
     def __len__(self) -> int:
-        """The number of networks."""
-        return sum(len(part.networks) for part in self.parts)
+        """The number of networks of the mixture."""
+        return sum(len(part.networks) for part in self.mixed)
+
+    @cached_property
+    def mixed(self) -> tuple[Part, ...]:
+        """The parts that have weight in the mixture."""
+        return tuple(part for part in self.parts if part.weight > 0)
 
     @cached_property
     def _weights(self) -> Tensor:
         """Of every network in the mixture."""
-        each = [part.weight / len(part.networks) for part in self.parts for _ in range(len(part.networks))]
+        each = [part.weight / len(part.networks) for part in self.mixed for _ in range(len(part.networks))]
         return self.rows.y.new_tensor(each)
 
     @one_thread_each()
@@ -111,8 +117,8 @@ class FittedPool:
 
     def _wide(self, X: Floats) -> Any:
         """The mixture before it is made narrower."""
-        parts = chain.from_iterable(part.networks.predictions(X) for part in self.parts)
-        heavy = any(isinstance(part.networks.likelihood, StudentT) for part in self.parts)
+        parts = chain.from_iterable(part.networks.predictions(X) for part in self.mixed)
+        heavy = any(isinstance(part.networks.likelihood, StudentT) for part in self.mixed)
         alike = (_alike(predicted, heavy) for predicted in parts)
         return mixture_of(alike, len(self), self._weights)
 
@@ -129,10 +135,10 @@ class FittedPool:
     @one_thread_each()
     def covariance(self, X: Floats, *, noise: bool) -> Tensor:
         """The joint covariance of all rows, target by target: (k, m, m)."""
-        means = [part.networks.mean(X) for part in self.parts]
-        middle = sum(part.weight * mean for part, mean in zip(self.parts, means, strict=True))
+        means = [part.networks.mean(X) for part in self.mixed]
+        middle = sum(part.weight * mean for part, mean in zip(self.mixed, means, strict=True))
         joint = torch.zeros((), dtype=self.rows.y.dtype, device=self.rows.y.device)
-        for part, mean in zip(self.parts, means, strict=True):
+        for part, mean in zip(self.mixed, means, strict=True):
             apart = (mean - middle).mT.unsqueeze(-1)  # (k, m, 1)
             joint = joint + part.weight * (part.networks.covariance(X, noise=False) + apart @ apart.mT)
         joint = self.narrowing**2 * joint
@@ -143,10 +149,10 @@ class FittedPool:
     @one_thread_each()
     def draw(self, X: Floats, count: int, generator: torch.Generator, *, noise: bool) -> Tensor:
         """Functions drawn at the rows of X, each from one network of the mixture: (count, m, k)."""
-        weights = torch.tensor([part.weight for part in self.parts], device=generator.device)
+        weights = torch.tensor([part.weight for part in self.mixed], device=generator.device)
         of = torch.multinomial(weights, count, replacement=True, generator=generator)
         drawn = self.rows.y.new_empty(count, len(X), self.rows.targets)
-        for place, part in enumerate(self.parts):
+        for place, part in enumerate(self.mixed):
             chosen = torch.nonzero(of == place).squeeze(-1)
             if len(chosen):
                 drawn[chosen] = part.networks.draw(X, len(chosen), generator, noise=noise)

@@ -134,7 +134,7 @@ def fit_pool(
         if not _noise_is_next_to_nothing(entry) or part.networks.is_sound_at(X)
     )
     parts = _joined_by(parts, sound)
-    narrowing = kind.narrowing(entries, problem, preset.networks if again else preset.members)
+    narrowing = kind.narrowing(entries, problem, preset.members)
     noise = kind.noise_variance(entries, problem, narrowing)
     pool = FittedPool(parts, narrowing, noise, whole, inputs)
     leader = max(entries, key=_leads)
@@ -200,10 +200,10 @@ def _sound_parts(
 
 
 def _joined_by(parts: tuple[Part, ...], again: Iterable[Part]) -> tuple[Part, ...]:
-    """The parts, and after them the same trained on all rows: all networks count alike, in the mean the last.
+    """The parts, and after them those that were trained on all rows, which have their weight in the mean.
 
-    A mean errs less the more rows its networks saw; the mixture needs those that left rows out as well, by
-    whose differences it is as wide as it should be.
+    A mean errs less the more rows its networks saw. The mixture is that of members which left rows out: by
+    what they say of these, and by their differences, it is as wide as it should be.
     """
     found, more = [], {(part.candidate, part.length): part for part in again}
     for part in parts:
@@ -211,9 +211,8 @@ def _joined_by(parts: tuple[Part, ...], again: Iterable[Part]) -> tuple[Part, ..
         if refit is None:
             found.append(part)
             continue
-        share = len(refit.networks) / (len(part.networks) + len(refit.networks))
-        found.append(replace(part, weight=(1 - share) * part.weight, mean_weight=0.0))
-        more[part.candidate, part.length] = replace(refit, weight=share * part.weight, refit=True)
+        found.append(replace(part, mean_weight=0.0))
+        more[part.candidate, part.length] = replace(refit, weight=0.0, refit=True)
     return (*found, *more.values())
 
 

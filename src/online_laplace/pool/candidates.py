@@ -76,8 +76,8 @@ class Preset:
     blocks out, so that some rows, or all, are left out by two. Training is judged after each of `lengths`
     steps, by a mixture of `snapshots` of its second half; the precisions of prior and noise are updated at
     every `update_every`-th step. Where it `stops_early`, a candidate is trained longer only while its last
-    stage has weight. What has weight in the end is trained once more by `refit` members that leave nothing
-    out.
+    stage has weight. What has weight in the mean in the end is trained once more by `refit` members that
+    leave nothing out.
     """
 
     candidates: tuple[AnyCandidate, ...]
@@ -119,9 +119,9 @@ def _network(hidden: tuple[int, ...], prior: str, noise: str = "constant") -> Ca
 _ARD, _DEEP = _network((20, 20), "ard", "varying"), _network((14, 14, 14), "scalar", "varying")
 _LAYERWISE, _VARYING = _network((20, 20), "layerwise"), _network((20, 20), "layerwise", "varying")
 PRESETS: Mapping[str, Preset] = {
-    "fast": Preset((CONSTANT, LINEAR, FOREST, _ARD, _DEEP), 5, 20, 5, (30, 60, 120), update_every=2, refit=3),
+    "fast": Preset((CONSTANT, LINEAR, FOREST, _ARD, _DEEP), 5, 20, 5, (30, 60, 120), update_every=2),
     "balanced": Preset(
-        (CONSTANT, LINEAR, FOREST, _ARD, _DEEP, _LAYERWISE), 8, 16, 3, (30, 60, 120), update_every=2, refit=4
+        (CONSTANT, LINEAR, FOREST, _ARD, _DEEP, _LAYERWISE), 8, 16, 3, (30, 60, 120), update_every=2
     ),
     "best": Preset(
         (
@@ -139,7 +139,7 @@ PRESETS: Mapping[str, Preset] = {
         3,
         (30, 60, 120),
         update_every=2,
-        refit=4,
+        refit=6,
     ),
 }
 

@@ -23,17 +23,17 @@ def on_all_rows(
     n_jobs: int | None = None,
     on_stage: Callable[[int, int], None] | None = None,
 ) -> list[Entry]:
-    """The entries that have weight, each with a stage of members of these seeds that leave nothing out.
+    """The entries with weight in the mean, each with a stage of members that leave nothing out, of these seeds.
 
     They are trained as long as those before them; what `seconds` do not suffice for is missing. `on_stage` is
-    told how many of how many are done.
+    told how many of how many are done. Of classes there is no mean but that of the mixture.
     """
-    if not seeds:
+    if not seeds or entries[0].judged.mean is None:
         return []
     ends = time.perf_counter() + seconds
     left_out = LeftOut.of(problem.left_out.blocks, [[]] * len(seeds), problem.rows.X)
     problem = replace(problem, left_out=left_out)
-    used = [entry for entry in entries if entry.weight > 0]
+    used = [entry for entry in entries if entry.mean_weight > 0]
     found: list[Entry] = []
     for candidate in dict.fromkeys(entry.candidate for entry in used):
         members = problem.members(candidate, seeds)
