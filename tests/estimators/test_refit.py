@@ -38,28 +38,29 @@ def fitted(refitting):
     return OnlineLaplaceRegressor(**QUICK).fit(*waves())
 
 
-def test_every_part_has_a_second_one_that_saw_all_rows_and_gives_the_mean(fitted):
+def test_the_mean_is_of_networks_that_saw_all_rows_and_the_mixture_of_the_others(fitted, monkeypatch):
     pool = fitted._fit.networks
     first, second = ([p for p in pool.parts if p.refit == refit] for refit in (False, True))
-    assert {(p.candidate, p.length) for p in first} == {(p.candidate, p.length) for p in second}
-    board = {(row["candidate"], row["steps"]): row for row in fitted.leaderboard_}
-    for part in first:
-        (again,) = [p for p in second if (p.candidate, p.length) == (part.candidate, part.length)]
-        row = board[str(part.candidate), part.length or None]
-        # All networks of a part count alike in the mixture; the mean is that of those which saw all rows.
-        assert len(part.networks) * REFIT == 5 * len(again.networks)
-        assert part.weight / len(part.networks) == pytest.approx(again.weight / len(again.networks))
-        assert part.weight + again.weight == pytest.approx(row["weight"])
-        assert (part.mean_weight, again.mean_weight) == (0, row["mean_weight"])
-        assert again.networks.rows.weight is None and (part.networks.rows.weight == 0).any()
-    X, _ = waves(7, seed=1)
+    board = fitted.leaderboard_
+    told = {(r["candidate"], r["steps"]): r["mean_weight"] for r in board if r["mean_weight"] > 0}
+    assert {(str(p.candidate), p.length or None): p.mean_weight for p in second} == told
+    assert all(p.weight == 0 and p.networks.rows.weight is None for p in second)
+    assert all((p.networks.rows.weight == 0).any() and p.mean_weight == 0 for p in first)
+    assert pool.mixed == tuple(first)
+    X, y = waves(7, seed=1)
     expected = sum(p.mean_weight * p.networks.mean(X) for p in second)
     np.testing.assert_allclose(fitted.predict(X), expected[:, 0].numpy())
+    # The distribution is the same as if nothing had been trained again.
+    monkeypatch.setitem(PRESETS, "fast", replace(PRESETS["fast"], refit=0))
+    once = OnlineLaplaceRegressor(**QUICK).fit(*waves())
+    np.testing.assert_array_equal(once.predict_dist(X).logpdf(y), fitted.predict_dist(X).logpdf(y))
+    assert (once.predict(X) != fitted.predict(X)).all()
 
 
 def test_its_networks_are_those_that_training_on_all_rows_gives(fitted):
     pool = fitted._fit.networks
-    (again,) = [p for p in pool.parts if p.refit and (p.candidate, p.length) == (pool.parts[0].candidate, 12)]
+    again = next(part for part in pool.parts if part.refit and part.candidate.is_network)
+    assert again.length == 12
     model, seen = again.networks.model, again.networks.seen
     seeds = fitted._seeds(5 + REFIT)[5:]
     start = Paused.before(model, initial_weights(model.network, seeds, seen.X))
@@ -100,10 +101,10 @@ def test_a_row_that_any_member_saw_has_its_own_weight():
     assert with_all_rows(replace(rows, weight=None)).weight is None
 
 
-def test_classes_and_counts_are_trained_once_more_too(tmp_path):
+def test_counts_are_trained_once_more_and_classes_not(tmp_path):
     X, y = waves(60)
     classifier = OnlineLaplaceClassifier(**QUICK).fit(X, y > 100)
-    assert any(part.refit for part in classifier._fit.networks.parts)
+    assert not any(part.refit for part in classifier._fit.networks.parts)  # the mixture is all they have
     np.testing.assert_allclose(classifier.predict_proba(X).sum(1), 1)
     counts = OnlineLaplaceRegressor(**QUICK, likelihood="poisson").fit(X, np.round(y / 10))
     assert any(part.refit for part in counts._fit.networks.parts) and (counts.predict(X) > 0).all()

@@ -23,10 +23,11 @@ def on_all_rows(
     n_jobs: int | None = None,
     on_stage: Callable[[int, int], None] | None = None,
 ) -> list[Entry]:
-    """The entries with weight in the mean, each with a stage of members that leave nothing out, of these seeds.
+    """The entries with weight in the mean, each with a stage of members that leave nothing out.
 
-    They are trained as long as those before them; what `seconds` do not suffice for is missing. `on_stage` is
-    told how many of how many are done. Of classes there is no mean but that of the mixture.
+    These are of the given seeds, and trained as long as those before them; what `seconds` do not suffice for
+    is missing. `on_stage` is told how many of how many are done. Of classes there is no mean but that of the
+    mixture.
     """
     if not seeds or entries[0].judged.mean is None:
         return []
