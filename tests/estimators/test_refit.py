@@ -57,7 +57,8 @@ def test_the_mean_is_of_networks_that_saw_all_rows_and_the_mixture_of_the_others
     assert (once.predict(X) != fitted.predict(X)).all()
 
 
-def test_its_networks_are_those_that_training_on_all_rows_gives(fitted):
+def test_its_networks_are_those_that_training_on_all_rows_gives():
+    fitted = OnlineLaplaceRegressor(**QUICK, noise="constant").fit(*waves())  # without a forest
     pool = fitted._fit.networks
     again = next(part for part in pool.parts if part.refit and part.candidate.is_network)
     assert again.length == 12
