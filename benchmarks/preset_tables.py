@@ -71,7 +71,9 @@ def picked() -> None:
                 max((row for row in fit["leaderboard"] if row[rank] is not None), key=lambda row: row[rank])
                 for fit in of("best", table)
             ]
-            counts = Counter(f"{row['candidate']}, {row['steps']} steps" for row in best)
+            counts = Counter(
+                row["candidate"] + (f", {row['steps']} steps" if row["steps"] else "") for row in best
+            )
             cells.append("; ".join(f"{name} ({count})" for name, count in counts.most_common(2)))
         print(f"| {table} | " + " | ".join(cells) + " |")
 
