@@ -3,8 +3,9 @@
 `OnlineLaplaceError` catches all of it. Below it, each is also the built-in error that says the same of any
 library, so that `except ValueError` does what one expects:
 
-- `InputError` (ValueError): data, settings or files cannot be used as they are; with `UnknownNameError`, and
-  `StoreError` for results on disk.
+- `InputError` (ValueError): data, settings or files cannot be used as they are; with `UnknownNameError`,
+  `UnreadableError` (TypeError) for data of a kind that no array is made of, and `StoreError` for results on
+  disk.
 - `DivergedError` (ArithmeticError): training left the numbers that can be used; with `TrainingFailedError`,
   where nothing of a fit can.
 - `ProcessLostError` (RuntimeError): a process of the same job has gone.
