@@ -10,6 +10,7 @@ import pytest
 
 import online_laplace
 from online_laplace import errors
+from online_laplace.estimators.values import UnreadableError
 from online_laplace.files.atomic import StoreError
 
 # What never leaves the package: they steer it, or are made into an InputError where the file is known.
@@ -40,6 +41,7 @@ def test_every_error_has_one_base_and_is_what_python_calls_it():
         (errors.InputError, ValueError),
         (errors.UnknownNameError, errors.InputError),
         (StoreError, errors.InputError),
+        (UnreadableError, TypeError),
         (errors.DivergedError, ArithmeticError),
         (errors.TrainingFailedError, errors.DivergedError),
         (errors.ProcessLostError, RuntimeError),
