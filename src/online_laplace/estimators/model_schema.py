@@ -99,6 +99,12 @@ class ForestSchema(PartSchema):
     trees: Positive
 
 
+class BoostingSchema(PartSchema):
+    """A part of boosted trees."""
+
+    stages: Positive
+
+
 class DiscriminantSchema(PartSchema):
     """A part of densities of inputs."""
 
@@ -108,6 +114,7 @@ class DiscriminantSchema(PartSchema):
 # What was learnt at once, by the word that only its part has: how its arrays are checked, its likelihoods.
 AT_ONCE: Mapping[str, tuple[Callable[..., None], tuple[type[Any], ...]]] = {
     "trees": (check_trees, (VaryingGaussian, Categorical)),
+    "stages": (check_trees, (VaryingGaussian,)),
     "densities": (check_densities, (Categorical,)),
 }
 
@@ -117,7 +124,9 @@ class PoolSchema(Strict):
 
     narrowing: Annotated[float, Field(gt=0)]
     noise_variance: list[Annotated[float, Field(ge=0)]]  # of classes there is none
-    parts: Annotated[list[NetworksSchema | ForestSchema | DiscriminantSchema], Field(min_length=1)]
+    parts: Annotated[
+        list[NetworksSchema | ForestSchema | BoostingSchema | DiscriminantSchema], Field(min_length=1)
+    ]
     leaderboard: list[dict[str, Plain | list[float]]]  # of several targets an RMSE each
 
 

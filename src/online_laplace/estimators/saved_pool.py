@@ -20,6 +20,7 @@ from online_laplace.estimators.pooled import FittedPool, Part
 from online_laplace.estimators.pooling import PoolFit
 from online_laplace.likelihood import KINDS, Likelihood
 from online_laplace.pool.at_once import Learner, Predictor
+from online_laplace.pool.boosting import Boosting
 from online_laplace.pool.candidates import AnyCandidate, Candidate
 from online_laplace.pool.discriminant import Discriminant
 from online_laplace.pool.forest import Forest
@@ -104,6 +105,8 @@ def pool_of(
 def _candidate_of(one: Mapping[str, Any]) -> AnyCandidate:
     if "trees" in one:
         return Forest(one["noise"], one["trees"])
+    if "stages" in one:
+        return Boosting(one["noise"], one["stages"])
     if "densities" in one:
         return Discriminant(one["noise"])
     architecture = Architecture(tuple(one["hidden"]), one["activation"], one["prior"])

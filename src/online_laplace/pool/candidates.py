@@ -10,6 +10,7 @@ from online_laplace.curvature import exact, last_layer
 from online_laplace.ensemble.architecture import Architecture
 from online_laplace.likelihood.base import Likelihood
 from online_laplace.pool.at_once import Learner
+from online_laplace.pool.boosting import Boosting
 from online_laplace.pool.discriminant import Discriminant
 from online_laplace.pool.forest import Forest
 from online_laplace.pool.views import columns_seen
@@ -64,7 +65,7 @@ QUADRATIC = replace(LINEAR, view="products")
 
 # The products of more columns than these are too many to be a small candidate: of 12 there are 78.
 MOST_COLUMNS_OF_PRODUCTS = 12
-FOREST, DISCRIMINANT = Forest(), Discriminant()
+FOREST, BOOSTING, DISCRIMINANT = Forest(), Boosting(), Discriminant()
 AnyCandidate = Candidate | Learner
 
 
@@ -118,22 +119,12 @@ def _network(hidden: tuple[int, ...], prior: str, noise: str = "constant") -> Ca
 # Chosen on tables that are in no report; docs/default-configuration.md has what they were compared with.
 _ARD, _DEEP = _network((20, 20), "ard", "varying"), _network((14, 14, 14), "scalar", "varying")
 _LAYERWISE, _VARYING = _network((20, 20), "layerwise"), _network((20, 20), "layerwise", "varying")
+_SIMPLE = (CONSTANT, LINEAR, FOREST, BOOSTING)
 PRESETS: Mapping[str, Preset] = {
-    "fast": Preset((CONSTANT, LINEAR, FOREST, _ARD, _DEEP), 5, 20, 5, (30, 60, 120), update_every=2),
-    "balanced": Preset(
-        (CONSTANT, LINEAR, FOREST, _ARD, _DEEP, _LAYERWISE), 8, 16, 3, (30, 60, 120), update_every=2
-    ),
+    "fast": Preset((*_SIMPLE, _ARD, _DEEP), 5, 20, 5, (30, 60, 120), update_every=2),
+    "balanced": Preset((*_SIMPLE, _ARD, _DEEP, _LAYERWISE), 8, 16, 3, (30, 60, 120), update_every=2),
     "best": Preset(
-        (
-            CONSTANT,
-            LINEAR,
-            FOREST,
-            _ARD,
-            _DEEP,
-            _LAYERWISE,
-            _VARYING,
-            replace(_VARYING, view="pieces"),
-        ),
+        (*_SIMPLE, _ARD, _DEEP, _LAYERWISE, _VARYING, replace(_VARYING, view="pieces")),
         10,
         20,
         3,

@@ -1,13 +1,12 @@
 """Trees as flat arrays: grown by scikit-learn, asked and kept as plain numbers.
 
-A forest follows steps and bends of single columns that smooth functions of all columns find hard, in a
-fraction of a second. It says of a row the mean of the targets in its leaves, and how far off the trees were
-on training rows of these leaves that they had not seen.
+Trees follow steps and bends of single columns that smooth functions of all columns find hard, in a fraction
+of a second.
 """
 
 from __future__ import annotations
 
-import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,29 +18,54 @@ from online_laplace.data.checks import Floats, Integers
 from online_laplace.likelihood import Categorical, Likelihood, VaryingGaussian
 from online_laplace.likelihood.floor import floor_like
 
-# Each tree leaves this share of its member's rows out, by which the errors of its forest are known.
-UNSEEN = 0.25
-# Fewest rows of a leaf, and the most leaves a tree may be expected to have.
-LEAST_IN_LEAF = 2
-MOST_LEAVES = 4_000
-# The error of a leaf is that of its rows and of so much of a row with the mean error of all: a leaf of two
-# rows that happen to be hit knows less than it seems.
-SHARED_ERROR = 0.2
-# The least variance that a forest claims, of a target of variance one: a handful of rows in a leaf that are
+# The least variance that trees claim, of a target of variance one: a handful of rows in a leaf that are
 # all alike do not show that the next one is.
 LEAST_VARIANCE = 1e-6
 # How many trees that know nothing stand beside those of a forest of classes: none is ever impossible.
 IGNORANT_TREES = 0.5
 # Rows times trees that are followed down at a time: what they touch stays in the cache.
 AT_A_TIME = 2**14
+# How many multiplications and additions take as long as to look at one value while a tree grows.
+A_COMPARISON = 100
+
+
+class Tree(NamedTuple):
+    """The nodes of one tree: arrays as in `Trees`, numbered from its root, in double precision."""
+
+    column: NDArray[Any]
+    threshold: NDArray[Any]
+    left: NDArray[Any]
+    right: NDArray[Any]
+    value: Floats
+    error: Floats
+
+    @classmethod
+    def of(cls, nodes: Any, value: Floats, error: Floats) -> Tree:
+        """What scikit-learn grew (its `tree_`), with a value and an error (nodes, k) for each node."""
+        own, is_leaf = np.arange(nodes.node_count), nodes.children_left < 0
+        return cls(
+            np.where(is_leaf, 0, nodes.feature),
+            np.where(is_leaf, 0, _downwards(nodes.threshold)),
+            np.where(is_leaf, own, nodes.children_left),
+            np.where(is_leaf, own, nodes.children_right),
+            value,
+            error,
+        )
+
+    @classmethod
+    def leaf(cls, value: Floats) -> Tree:
+        """A single leaf of this value (k,), and no error."""
+        zero = np.zeros(1, dtype=np.int64)
+        return cls(zero, zero.astype(float), zero, zero, value[None], np.zeros((1, len(value))))
 
 
 class Trees(NamedTuple):
-    """The nodes of a forest's trees, one after another.
+    """The nodes of trees, one after another.
 
     `roots` (members, t) numbers the first nodes. At a node, rows whose `column` is at most `threshold` go on
-    to `left`, others to `right`; from a leaf both lead to itself. `value` and `error` (nodes, k) are the mean
-    target of its rows and the mean square of what the forest is off by.
+    to `left`, others to `right`; from a leaf both lead to itself. The means of `value` and `error` (nodes, k)
+    over the leaves that a row reaches are what a member says of it: the mean of its targets, and the mean
+    square of what that is off by.
     """
 
     roots: Tensor
@@ -54,7 +78,7 @@ class Trees(NamedTuple):
 
     @property
     def members(self) -> int:
-        """How many forests there are."""
+        """How many there are."""
         return len(self.roots)
 
     def outputs(self, X: Tensor, likelihood: Likelihood) -> Tensor:
@@ -74,36 +98,56 @@ class Trees(NamedTuple):
 
     def averages(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Value and error at rows X (m, d_x), the mean over a member's trees: (members, m, k) each."""
-        found = [self._averages(rows.float()) for rows in X.split(AT_A_TIME)]
+        below = torch.stack([self.left, self.right], dim=-1).flatten()
+        found = [self._averages(rows.float(), below) for rows in X.split(AT_A_TIME)]
         value, error = (torch.cat(parts, dim=1) for parts in zip(*found, strict=True))
         return value.to(X.dtype), error.to(X.dtype)
 
-    def _averages(self, X: Tensor) -> tuple[Tensor, Tensor]:
+    def _averages(self, X: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:
         members, count = self.roots.shape
         value, error = (table.new_zeros(members, len(X), table.shape[-1]) for table in self[-2:])
         for roots in self.roots.split(max(1, AT_A_TIME // (members * len(X))), dim=1):
-            leaves = self._leaves(roots, X)
+            leaves = self._leaves(roots, X, below)
             value += self.value[leaves].sum(1)
             error += self.error[leaves].sum(1)
         return value / count, error / count
 
-    def _leaves(self, roots: Tensor, X: Tensor) -> Tensor:
-        """The leaf that every row reaches from every root: (members, t, m)."""
+    def _leaves(self, roots: Tensor, X: Tensor, below: Tensor) -> Tensor:
+        """The leaf that every row reaches from every root: (members, t, m).
+
+        `below` (2 · nodes,) has the two nodes that follow each, left and right.
+        """
         shape = (*roots.shape, len(X))
         at = roots.unsqueeze(-1).expand(shape).flatten()
         values = X.flatten()
         starts = (X.shape[1] * torch.arange(len(X), dtype=torch.int32, device="cpu")).repeat(roots.numel())
         while True:
-            x = values.index_select(0, starts + self.column.index_select(0, at))
-            goes_left = x <= self.threshold.index_select(0, at)
-            below = torch.where(goes_left, self.left.index_select(0, at), self.right.index_select(0, at))
-            if torch.equal(below, at):  # from a leaf nobody goes on
+            x = values.index_select(0, self.column.index_select(0, at) + starts)
+            goes_right = x > self.threshold.index_select(0, at)
+            follows = below.index_select(0, 2 * at + goes_right)
+            if torch.equal(follows, at):  # from a leaf nobody goes on
                 return at.view(shape).long()
-            at = below
+            at = follows
+
+    @classmethod
+    def of_one(cls, trees: Sequence[Tree]) -> Trees:
+        """The trees of one member."""
+        roots = np.cumsum([0, *(len(tree.column) for tree in trees[:-1])])
+        parts = {name: [getattr(tree, name) for tree in trees] for name in Tree._fields}
+        for name in ("left", "right"):
+            parts[name] = [nodes + root for nodes, root in zip(parts[name], roots, strict=True)]
+        # Values are summed over trees, in an order that depends on how many rows are asked for at once: in
+        # single precision it would show.
+        kinds = {"threshold": torch.float32, "value": torch.float64, "error": torch.float64}
+        arrays = {
+            name: torch.from_numpy(np.concatenate(values)).to(kinds.get(name, torch.int32))
+            for name, values in parts.items()
+        }
+        return cls(roots=torch.from_numpy(roots).to(torch.int32).view(1, -1), **arrays)
 
     @classmethod
     def joined(cls, forests: list[Trees]) -> Trees:
-        """The forests (1, t) of several members as one, with as many trees each as the smallest has."""
+        """The trees (1, t) of several members as one, with as many each as the smallest has."""
         count = min(trees.roots.shape[1] for trees in forests)
         starts = np.cumsum([0, *(len(trees.column) for trees in forests[:-1])]).tolist()
 
@@ -120,43 +164,7 @@ class Trees(NamedTuple):
         return cls(roots=torch.cat(roots), left=moved("left"), right=moved("right"), **same)
 
 
-def grow(
-    X: Floats,
-    y: Floats,
-    weight: Floats,
-    blocks: Integers,
-    count: int,
-    seed: int,
-    *,
-    seconds: float = float("inf"),
-) -> Trees:
-    """The trees of one member: rows X (n, d_x), y (n, k), of weight (n,), each in one of `blocks` (n,).
-
-    Every tree leaves some blocks out. After `seconds` no more are grown; there is at least one.
-    """
-    from sklearn.tree import ExtraTreeRegressor
-
-    began = time.perf_counter()
-    X, y, weight, blocks = _without_repetition(X, y, weight, blocks)
-    random, names = np.random.default_rng(seed), np.unique(blocks)
-    away = min(max(1, round(UNSEEN * len(names))), len(names) - 1)
-    leaf = max(LEAST_IN_LEAF, -(-len(X) // MOST_LEAVES))
-    trees, told, times = [], np.zeros_like(y), np.zeros(len(y))
-    for _ in range(count):
-        unseen = np.isin(blocks, random.permutation(names)[:away])
-        tree = ExtraTreeRegressor(min_samples_leaf=leaf, random_state=int(random.integers(2**31 - 1)))
-        trees.append(tree.fit(X[~unseen], y[~unseen], sample_weight=weight[~unseen]))
-        if unseen.any():
-            told[unseen] += tree.predict(X[unseen]).reshape(-1, y.shape[1])
-            times += unseen
-        if time.perf_counter() - began > seconds:
-            break
-    counted = np.where(times > 0, weight, 0.0)[:, None]
-    squares = (y - told / np.maximum(times, 1)[:, None]) ** 2
-    return _written(trees, X, squares, counted)
-
-
-def _without_repetition(
+def without_repetition(
     X: Floats, y: Floats, weight: Floats, blocks: Integers
 ) -> tuple[Floats, Floats, Floats, Integers]:
     """Equal rows as one of their weight, in an order that does not depend on theirs.
@@ -169,41 +177,6 @@ def _without_repetition(
     d = X.shape[1]
     together: Floats = np.bincount(place.reshape(-1), weight).astype(np.float64)
     return distinct[:, :d], distinct[:, d:-1], together, distinct[:, -1].astype(np.int64)
-
-
-def _written(trees: list[Any], X: Floats, squares: Floats, counted: Floats) -> Trees:
-    """The arrays of scikit-learn's trees, with the errors (n, k) of rows in their leaves."""
-    overall = (counted * squares).sum(0) / max(counted.sum(), np.finfo(float).tiny)
-    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in Trees._fields}
-    start = 0
-    for tree in trees:
-        nodes = tree.tree_
-        own = start + np.arange(nodes.node_count)
-        is_leaf = nodes.children_left < 0
-        leaf = tree.apply(X)
-        error = np.stack(
-            [
-                np.bincount(leaf, counted[:, 0] * column, nodes.node_count) + SHARED_ERROR * mean
-                for column, mean in zip(squares.T, overall, strict=True)
-            ],
-            axis=1,
-        ) / (np.bincount(leaf, counted[:, 0], nodes.node_count) + SHARED_ERROR).reshape(-1, 1)
-        parts["roots"].append(np.array([start]))
-        parts["column"].append(np.where(is_leaf, 0, nodes.feature))
-        parts["threshold"].append(np.where(is_leaf, 0, _downwards(nodes.threshold)))
-        parts["left"].append(np.where(is_leaf, own, start + nodes.children_left))
-        parts["right"].append(np.where(is_leaf, own, start + nodes.children_right))
-        parts["value"].append(nodes.value[:, :, 0])
-        parts["error"].append(error)
-        start += nodes.node_count
-    # Values are summed over trees, in an order that depends on how many rows are asked for at once: in single
-    # precision it would show.
-    kinds = {"threshold": torch.float32, "value": torch.float64, "error": torch.float64}
-    arrays = {
-        name: torch.from_numpy(np.concatenate(values)).to(kinds.get(name, torch.int32))
-        for name, values in parts.items()
-    }
-    return Trees(**{**arrays, "roots": arrays["roots"].view(1, -1)})
 
 
 def _downwards(threshold: Floats) -> NDArray[np.float32]:
