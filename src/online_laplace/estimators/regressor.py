@@ -34,7 +34,7 @@ from online_laplace.pool.numbers import Numbers
 class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: ignore[misc]
     """Neural-network regression that learns its noise level and weight decay while it trains.
 
-    Told nothing of the network, it trains a small pool of candidates: a constant, a line, a forest and a few
+    Told nothing of the network, it trains a small pool of candidates: a constant, a line, trees and a few
     networks. Each candidate's members leave some of the rows out in turn, and what they say of these rows
     decides how much each candidate counts; no row is lost to a validation set. Name a network (`hidden`,
     `prior`, `members`, …) and it is that network alone, trained on all rows. Within a network the evidence
@@ -80,7 +80,7 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
         leaderboard_: Only of a pool: a dict for every candidate at every length of training, the heaviest
             first: `candidate`, `steps`, `weight` in the predictive distribution, `mean_weight` in `predict`,
             `log_likelihood` and `rmse` out of fold, `log_evidence`, `seconds`, `outcome`; of counts
-            `dispersion`. Of a forest `steps` and `log_evidence` are None.
+            `dispersion`. Of trees `steps` and `log_evidence` are None.
         alpha_: The weights' prior precision (inputs and target standardised): a float, or one per group of
             `groups_`. The members' prior variances are averaged. This and the next five are, of a pool, those
             of its heaviest network.
