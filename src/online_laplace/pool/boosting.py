@@ -80,7 +80,7 @@ class Boosting(Learner):
                 min_samples_leaf=LEAST_IN_LEAF,
                 max_features=SHARE_OF_COLUMNS,
                 random_state=int(random.integers(2**31 - 1)),
-            ).fit(single[0][some], left[some], sample_weight=weight[some])
+            ).fit(single[0][some], left[some], sample_weight=weight[some], check_input=False)
             value = RATE * stage.tree_.value[:, :, 0]
             found.append(Tree.of(stage.tree_, value, np.zeros_like(value)))
             left -= value[stage.tree_.apply(single[0])]

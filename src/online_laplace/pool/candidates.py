@@ -130,7 +130,7 @@ PRESETS: Mapping[str, Preset] = {
         3,
         (30, 60, 120),
         update_every=2,
-        refit=6,
+        refit=8,
     ),
 }
 
