@@ -53,7 +53,7 @@ class Target:
         model = TableModel.fit(self.frame, "y", OnlineLaplaceRegressor(**quick), holdout=0.2)
         model.save(folder / "regressor")
         pool = OnlineLaplaceRegressor(preset="fast", max_steps=2, random_state=0)
-        step = self.frame.y.where(self.frame.x > self.frame.x.median(), 9.0)  # by a forest too
+        step = self.frame.y.where(self.frame.x > self.frame.x.median(), 9.0)  # by trees too
         TableModel.fit(self.frame.assign(y=step), "y", pool).save(folder / "pool")
         bells = self.frame.assign(y=np.where(np.arange(30) % 2, "wide", "narrow"))  # by a discriminant too
         bells["x"] = random_.normal(size=30) * np.where(bells.y == "wide", 3.0, 0.5)

@@ -15,21 +15,22 @@ import numpy as np
 
 from online_laplace.data.checks import Floats, Integers
 from online_laplace.pool.at_once import Learner
-from online_laplace.pool.trees import A_COMPARISON, Tree, Trees, without_repetition
-
-# What it costs to begin a tree, in multiplications and additions.
-A_TREE = 5e6
+from online_laplace.pool.trees import Tree, Trees, fewest_in_leaf, without_repetition
 
 # Chosen on tables that are in no report: docs/default-configuration.md.
 RATE = 0.05
 DEPTH = 6
 LEAST_IN_LEAF = 3
 SHARE_OF_ROWS, SHARE_OF_COLUMNS = 0.5, 0.7
+# More rows than these take time in every stage and hardly make a tree of this depth a better one.
+MOST_ROWS = 5_000
 # In how many parts rows are left out, one after another, so that errors are of rows not seen; and the trees
 # that are grown on these errors.
 PARTS = 4
 ERROR_TREES = 25
 LEAST_IN_ERROR_LEAF = 5
+# How many multiplications and additions take as long as to begin a tree, and as to sort one value into it.
+A_TREE, A_SORTED_VALUE = 7e6, 1_300
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Boosting(Learner):
         began, single = time.perf_counter(), [rows.astype(np.float32) for rows in (X, new)]
         mean = np.average(y, axis=0, weights=weight)
         found, left, told = [Tree.leaf(mean)], y - mean, np.tile(mean, (len(new), 1))
-        count = min(len(X), max(2 * LEAST_IN_LEAF, round(SHARE_OF_ROWS * len(X))))
+        count = _rows_of_a_stage(len(X))
         for _ in range(self.stages):
             some = random.permutation(len(X))[:count]
             stage = DecisionTreeRegressor(
@@ -90,24 +91,27 @@ class Boosting(Learner):
         return found, told
 
     def work(self, rows: int, features: int, targets: int) -> float:
-        """Every level of a stage looks at some of the rows and columns."""
-        looked_at = SHARE_OF_ROWS * rows * SHARE_OF_COLUMNS * features * DEPTH
-        return (PARTS + 1) * self.stages * (A_TREE + A_COMPARISON * looked_at * targets)
+        """Every level of a stage sorts some of the rows by some of the columns."""
+        values = _rows_of_a_stage(rows) * SHARE_OF_COLUMNS * features * DEPTH
+        return (PARTS + 1) * self.stages * (A_TREE + A_SORTED_VALUE * values * targets)
 
     def in_words(self) -> dict[str, Any]:
         """How many stages were asked for."""
         return {"stages": self.stages}
 
 
+def _rows_of_a_stage(rows: int) -> int:
+    return min(rows, MOST_ROWS, max(2 * LEAST_IN_LEAF, round(SHARE_OF_ROWS * rows)))
+
+
 def _grown_on(squares: Floats, X: Floats, weight: Floats, random: np.random.Generator) -> list[Tree]:
     """A forest of squared errors (n, k): trees that know no value."""
     from sklearn.tree import ExtraTreeRegressor
 
-    found = []
+    found, leaf = [], fewest_in_leaf(len(X), LEAST_IN_ERROR_LEAF)
     for _ in range(ERROR_TREES):
-        grown = ExtraTreeRegressor(
-            min_samples_leaf=LEAST_IN_ERROR_LEAF, random_state=int(random.integers(2**31 - 1))
-        ).fit(X, squares, sample_weight=weight)
+        grown = ExtraTreeRegressor(min_samples_leaf=leaf, random_state=int(random.integers(2**31 - 1)))
+        grown.fit(X, squares, sample_weight=weight)
         error = grown.tree_.value[:, :, 0] / ERROR_TREES
         found.append(Tree.of(grown.tree_, np.zeros_like(error), error))
     return found

@@ -15,16 +15,16 @@ import numpy as np
 
 from online_laplace.data.checks import Floats, Integers
 from online_laplace.pool.at_once import Learner
-from online_laplace.pool.trees import A_COMPARISON, Tree, Trees, without_repetition
+from online_laplace.pool.trees import Tree, Trees, fewest_in_leaf, without_repetition
 
 # Each tree leaves this share of its member's rows out, by which the errors of its forest are known.
 UNSEEN = 0.25
-# Fewest rows of a leaf, and the most leaves a tree may be expected to have.
 LEAST_IN_LEAF = 2
-MOST_LEAVES = 4_000
 # The error of a leaf is that of its rows and of so much of a row with the mean error of all: a leaf of two
 # rows that happen to be hit knows less than it seems.
 SHARED_ERROR = 0.2
+# How many multiplications and additions take as long as to look at one value while a tree grows.
+A_COMPARISON = 100
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Forest(Learner):
         X, y, weight, blocks = without_repetition(X, y, weight, blocks)
         random, names = np.random.default_rng(seed), np.unique(blocks)
         away = min(max(1, round(UNSEEN * len(names))), len(names) - 1)
-        leaf = max(LEAST_IN_LEAF, -(-len(X) // MOST_LEAVES))
+        leaf = fewest_in_leaf(len(X), LEAST_IN_LEAF)
         grown, told, times = [], np.zeros_like(y), np.zeros(len(y))
         for _ in range(self.trees):
             unseen = np.isin(blocks, random.permutation(names)[:away])

@@ -25,8 +25,8 @@ LEAST_VARIANCE = 1e-6
 IGNORANT_TREES = 0.5
 # Rows times trees that are followed down at a time: what they touch stays in the cache.
 AT_A_TIME = 2**14
-# How many multiplications and additions take as long as to look at one value while a tree grows.
-A_COMPARISON = 100
+# The most leaves a tree that grows to its end may be expected to have.
+MOST_LEAVES = 4_000
 
 
 class Tree(NamedTuple):
@@ -162,6 +162,11 @@ class Trees(NamedTuple):
             for name in ("column", "threshold", "value", "error")
         }
         return cls(roots=torch.cat(roots), left=moved("left"), right=moved("right"), **same)
+
+
+def fewest_in_leaf(rows: int, least: int) -> int:
+    """The fewest rows of a leaf: `least`, or what keeps a tree of so many rows small."""
+    return max(least, -(-rows // MOST_LEAVES))
 
 
 def without_repetition(
