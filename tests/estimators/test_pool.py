@@ -13,7 +13,8 @@ from sklearn.model_selection import GridSearchCV
 
 from online_laplace import OnlineLaplaceClassifier, OnlineLaplaceRegressor, load
 from online_laplace.errors import InputError
-from online_laplace.pool.candidates import CONSTANT, LINEAR, PRESETS, Candidate, fitting
+from online_laplace.estimators.pooling import _for_sets
+from online_laplace.pool.candidates import CONSTANT, LINEAR, PRESETS, Candidate, arcs, fitting
 from online_laplace.pool.folds import assign_blocks, together
 from online_laplace.pool.members import parallel
 
@@ -231,6 +232,10 @@ def test_the_pool_shrinks_by_its_rule_where_rows_are_many():
     assert fewer.lengths == whole.lengths[:1] and "40,000 rows of 10 columns are many" in words
     fewest, _ = fitting(whole, 3_000_000, 30, kinds)
     assert [c.is_network for c in fewest.candidates].count(True) == 1 and fewest.members == 2
+    # Every row is left out by one of them, and trees, which need some blocks, are still there.
+    away = arcs(fewest.blocks, fewest.members, fewest.left_out)
+    assert sorted(block for each in away for block in each) == list(range(fewest.blocks))
+    assert {str(c) for c in _for_sets(fewest, 10_000).candidates} >= set(TREES)
 
 
 def test_on_noise_and_weak_signals_a_pool_is_as_good_as_a_line():

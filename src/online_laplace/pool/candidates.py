@@ -220,7 +220,8 @@ def fitting(
         preset = replace(preset, candidates=preset.candidates[:-1])
     if (over := total(preset) / MOST_WORK) > 1 and preset.members > 2:
         members = max(2, math.floor(preset.members / over))
-        preset = replace(preset, members=members, blocks=members, left_out=1)
+        # As many blocks as before: what is learnt at once leaves some of those out that its member sees.
+        preset = replace(preset, members=members, left_out=math.ceil(preset.blocks / members))
     if preset == whole:
         return preset, None
     return preset, (
