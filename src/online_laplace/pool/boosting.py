@@ -53,7 +53,8 @@ class Boosting(Learner):
         Each of these has its share of `seconds`; after it there are no more stages.
         """
         X, y, weight, blocks = without_repetition(X, y, weight, blocks)
-        random, share = np.random.default_rng(seed), seconds / (PARTS + 1)
+        # Of each part, of all rows, and of the forest.
+        random, share = np.random.default_rng(seed), seconds / (PARTS + 2)
         names = np.unique(blocks)
         part_of = random.permutation(len(names)) % PARTS
         parts, squares = part_of[np.searchsorted(names, blocks)], np.zeros_like(y)
