@@ -99,16 +99,16 @@ def test_several_targets_are_boosted_together():
 
 def test_where_bends_are_of_single_columns_boosted_trees_predict_and_are_saved(tmp_path):
     X, y = bends(300)
-    model = OnlineLaplaceRegressor(preset="fast", max_steps=6, random_state=0).fit(X, y)
+    model = OnlineLaplaceRegressor(preset="fast", max_steps=60, random_state=0).fit(X, y)
     board = {row["candidate"]: row for row in model.leaderboard_}
     mine = board["boosted trees"]
-    assert mine["weight"] > 0.3 and mine["log_evidence"] is None and mine["steps"] is None
+    assert mine["weight"] > 0.05 and mine["log_evidence"] is None and mine["steps"] is None
     new, truth = bends(200, seed=1)
     assert model.score_log_likelihood(new, truth) > 0.0  # of a constant it is −1.6
     folder = tmp_path / "model"
     model.save(folder)
     stages = [part.get("stages") for part in json.loads((folder / "model.json").read_text())["pool"]["parts"]]
-    assert Boosting().stages in stages
+    assert 60 in stages  # a stage is a step, of which there are at most so many
     again = load(folder)
     for ask in ("predict", "predict_interval", "sample_y"):
         np.testing.assert_array_equal(getattr(again, ask)(new), getattr(model, ask)(new))

@@ -107,9 +107,12 @@ class Preset:
         return replace(self, candidates=self.with_noise(noise).candidates + self.candidates)
 
     def at_most(self, steps: int) -> Preset:
-        """No longer than so many steps."""
+        """No longer than so many steps, of networks or of boosting."""
         shorter = tuple(length for length in self.lengths if length <= steps)
-        return replace(self, lengths=shorter or (steps,))
+        candidates = tuple(
+            replace(c, stages=min(c.stages, steps)) if isinstance(c, Boosting) else c for c in self.candidates
+        )
+        return replace(self, candidates=candidates, lengths=shorter or (steps,))
 
 
 def _network(hidden: tuple[int, ...], prior: str, noise: str = "constant") -> Candidate:
