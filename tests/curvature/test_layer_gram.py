@@ -18,6 +18,7 @@ from problems import normal
 # Hidden layers, outputs, constants among them, biases, and replicas.
 NETWORKS = {
     "one hidden layer": ((7,), 3, 0, True, (2,)),
+    "one output": ((7, 3), 1, 0, True, (2,)),
     "two hidden layers": ((5, 4), 2, 0, True, ()),
     "linear": ((), 4, 0, True, (3,)),
     "constants": ((6,), 3, 2, True, (2,)),
@@ -32,7 +33,6 @@ def test_the_gram_matrix_by_layers_is_that_of_the_jacobian(case, chunk, monkeypa
     network = MLP(9, hidden, k, constants=constants, bias=bias)
     f, J = network.linearise(normal(*replicas, network.d_w, seed=0), normal(200, 9, seed=1))
     J = J.whitened(normal(*f.shape, k, seed=2))
-    assert layer_gram.by_brackets(J)
     monkeypatch.setattr(layer_gram, "CHUNK_NUMBERS", chunk)
     written_out = J.whole.flatten(-3, -2)
     torch.testing.assert_close(
@@ -40,11 +40,15 @@ def test_the_gram_matrix_by_layers_is_that_of_the_jacobian(case, chunk, monkeypa
     )
 
 
-def test_a_single_output_and_few_rows_are_multiplied_as_they_are():
-    for rows, k in ((200, 1), (20, 3)):
-        network = MLP(9, (7,), k)
-        J = network.linearise(normal(network.d_w, seed=0), normal(rows, 9, seed=1))[1]
-        assert not layer_gram.by_brackets(J)
+@pytest.mark.parametrize(
+    ("rows", "hidden", "k", "worth_it"),
+    [(1400, (50,), 1, True), (400, (20, 20), 2, True), (200, (7,), 1, False), (40, (20, 20), 3, False)],
+    ids=["one output of many rows", "two outputs", "a small network", "few rows"],
+)
+def test_brackets_are_made_where_they_cost_less_than_the_jacobian(rows, hidden, k, worth_it):
+    network = MLP(11, hidden, k)
+    J = network.linearise(normal(network.d_w, seed=0), normal(rows, 11, seed=1))[1]
+    assert layer_gram.by_brackets(J) == worth_it
 
 
 def test_curvature_is_the_same_by_either_way(monkeypatch):
@@ -53,7 +57,10 @@ def test_curvature_is_the_same_by_either_way(monkeypatch):
     rows = Rows(normal(90, 5, seed=1), y, normal(90, seed=2).abs())
     model = Model.of(network, Categorical(3), ["all"] * network.d_w, primal)
     tangent = model.linearise(normal(2, network.d_w, seed=0), rows)
-    by_layers = build_primal(tangent, model.prior).G
     module = sys.modules[build_primal.__module__]  # the package has a structure of the same name
-    monkeypatch.setattr(module, "by_brackets", lambda J: False)
-    torch.testing.assert_close(by_layers, build_primal(tangent, model.prior).G, rtol=1e-12, atol=1e-12)
+
+    def found(by_brackets: bool) -> torch.Tensor:
+        monkeypatch.setattr(module, "by_brackets", lambda J: by_brackets)
+        return build_primal(tangent, model.prior).G
+
+    torch.testing.assert_close(found(True), found(False), rtol=1e-12, atol=1e-12)

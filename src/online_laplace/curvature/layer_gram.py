@@ -1,9 +1,10 @@
-"""The Gram matrix J̃ᵀJ̃ of fully connected layers with several outputs from their factors, without J̃.
+"""The Gram matrix J̃ᵀJ̃ of fully connected layers from their factors, without J̃.
 
 A layer's part of J̃ is δ ⊗ a. Between the weights (o, i) and (p, j) of two layers the sum over rows and
 outputs is Σ_n (Σ_k δ_nko δ'_nkp) (a_ni a'_nj): outputs are summed within the first bracket, once a row, and
 the brackets of all rows meet in one matrix product. Written out, J̃ has a row for every output, and its
-product takes k times as long; of a layer with itself 2k times, since both brackets are symmetric.
+product takes k times as long; of a layer with itself 2k times, since both brackets are symmetric. With one
+output, that is where anything is gained.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from online_laplace.curvature.layer_pairs import (
     Plan,
     factors_of,
     multiplications,
+    numbers_made,
     plan_of,
     shifted,
     slots_of,
@@ -28,20 +30,26 @@ from online_laplace.curvature.rooms import scratch
 from online_laplace.model.jacobian import Jacobian
 from online_laplace.model.layered import LayeredJacobian
 
-# Numbers that the brackets of some rows take at a time: 32 MiB.
-CHUNK_NUMBERS = 2**22
+# Numbers that the brackets of some rows take at a time: 16 MiB.
+CHUNK_NUMBERS = 2**21
 
-# How many rows should meet in one product, and how much less work it must be than to write J̃ out.
+# How many rows should meet in one product.
 FEWEST_ROWS = 64
-WORTH = 0.5
+
+# In multiplications inside a product, as measured: a number of a bracket, one of J̃ written out, an entry of G
+# that is gathered, and all the calls that brackets take.
+A_BRACKET, A_DERIVATIVE, AN_ENTRY, THE_CALLS = 10, 30, 26, 5e6
 
 
 def by_brackets(J: Jacobian) -> bool:
     """Whether brackets are the cheaper way to the Gram matrix of J̃ (…, n, k, d_w)."""
     if not isinstance(J, LayeredJacobian) or not lapack.serves(J.layers[-1].delta):
         return False
-    n, k, d = J.shape[-3:]
-    return n >= FEWEST_ROWS and multiplications(slots_of(J)) < WORTH * k * d * d / 2
+    *replicas, n, k, d = J.shape
+    slots = slots_of(J)
+    each_row = multiplications(slots) + A_BRACKET * numbers_made(slots, k)
+    by_them = n * each_row + AN_ENTRY * d * d + THE_CALLS / math.prod(replicas)
+    return n >= FEWEST_ROWS and by_them < n * k * (d * d / 2 + A_DERIVATIVE * d)
 
 
 def layer_gram(J: LayeredJacobian) -> Tensor:

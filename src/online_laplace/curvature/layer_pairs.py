@@ -54,6 +54,16 @@ def multiplications(slots: Slots) -> int:
     )
 
 
+@lru_cache(maxsize=64)
+def numbers_made(slots: Slots, outputs: int) -> int:
+    """The numbers of a row in all brackets; those of δ δ' are sums over the outputs."""
+    out, entering = _sizes(slots)
+    made = sum(outputs * _pairs(o) + _pairs(i) for o, i in zip(out, entering, strict=True))
+    return made + sum(
+        outputs * sum(out[:b]) * out[b] + sum(entering[:b]) * entering[b] for b in range(1, len(slots))
+    )
+
+
 def factors_of(J: LayeredJacobian, slots: Slots) -> tuple[Tensor, Tensor]:
     """δ (r, k, Σ out, n) and what enters (r, Σ in, n) of all layers, with rows along the last axis."""
     layers = {layer.weight: layer for layer in J.layers}

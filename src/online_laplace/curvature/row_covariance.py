@@ -22,20 +22,23 @@ MANY_ROWS = 256
 MORE_ROWS = 1000
 ROWS_AT_A_TIME = 1024
 
+# How much less work it must be than solving, since numbers are multiplied one by one beside the product.
+WORTH = 0.6
+
 # The largest part of a variance that rounding may be. The form is a sum of numbers of both signs, and the sum
 # of their squares says how much of it is lost; a triangular solve has no such loss.
 TOLERANCE = 1e-7
 
 
 def many_rows(J: Jacobian, work_by_solving: float, rows: int = MANY_ROWS) -> bool:
-    """Whether there are so many rows, of one network on the CPU, each with less work than solving takes."""
+    """Whether there are so many rows, of one network on the CPU, each with far less work than solving takes."""
     return (
         isinstance(J, LayeredJacobian)
         and len(J.shape) == 3
         and J.shape[0] >= rows
         and lapack.serves(J.layers[-1].delta)
         and J.layers[-1].delta.dtype == torch.float64  # in single precision rounding would always show
-        and multiplications(slots_of(J)) < work_by_solving
+        and multiplications(slots_of(J)) < WORTH * work_by_solving
     )
 
 
