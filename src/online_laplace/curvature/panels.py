@@ -15,10 +15,9 @@ from torch import Tensor
 
 from online_laplace.curvature.rooms import scratch
 
-# Entries of a panel, and the fewest rows still multiplied at full speed. Replicas are taken one after
-# the other, so that none notices in its last bit how many others there are.
-ENTRIES = 2**16
-FEWEST_ROWS = 32
+# The rows of a panel: fewer are not multiplied at full speed, and of more too much lies above the diagonal.
+# Replicas are taken one after the other, so that none notices in its last bit how many others there are.
+HEIGHT = 96
 
 
 class Term(NamedTuple):
@@ -87,7 +86,7 @@ def _add(
 def _panels(matrix: Tensor) -> Iterator[tuple[slice, slice, tuple[Tensor, Tensor]]]:
     """Rows, the columns up to their diagonal, and room for two such panels."""
     n = len(matrix)
-    height = min(n, max(FEWEST_ROWS, ENTRIES // max(1, n)))
+    height = min(n, HEIGHT)
     kept = [scratch(kind, height * n, matrix) for kind in ("left", "right")]
     for start in range(0, n, height):
         stop = min(n, start + height)

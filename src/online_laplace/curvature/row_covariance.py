@@ -31,7 +31,7 @@ TOLERANCE = 1e-7
 
 
 def many_rows(J: Jacobian, work_by_solving: float, rows: int = MANY_ROWS) -> bool:
-    """Whether there are so many rows, of one network on the CPU, each with far less work than solving takes."""
+    """Whether rows are so many, of one network on the CPU, each with far less work than solving takes."""
     return (
         isinstance(J, LayeredJacobian)
         and len(J.shape) == 3
