@@ -119,6 +119,15 @@ def test_a_pool_that_is_a_constant_can_be_saved_and_knows_its_rows(tmp_path):
         assert one.outside_training_range([[1e9, 3.0]]).tolist() == [[True, False]]
 
 
+def test_a_pool_with_a_candidate_that_diverged_can_be_saved(tmp_path):
+    X = np.random.default_rng(0).normal(size=(5, 2))  # an exact line: its noise goes to nothing
+    model = OnlineLaplaceRegressor(preset="fast", random_state=0).fit(X, X @ [1.1, -0.7] + 0.3)
+    diverged = [row for row in model.leaderboard_ if row["outcome"].startswith("diverged")]
+    assert diverged and None in [row["log_evidence"] for row in diverged]
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict(X), model.predict(X))
+
+
 @pytest.mark.parametrize("settings", [{"hidden": 3, "members": 1, "max_steps": 3}, QUICK | {"max_steps": 3}])
 @pytest.mark.parametrize("likelihood", ["student-t", "poisson", "gaussian"])
 def test_every_likelihood_can_be_saved(likelihood, settings, tmp_path):

@@ -264,7 +264,7 @@ def _leaderboard(entries: list[Entry], problem: Problem, target: Scaler) -> list
                 name: _known(score)
                 for name, score in problem.kind.scores(entry, problem.rows, target).items()
             },
-            "log_evidence": _evidence(entry, seen * float(np.log(target.std).sum())),
+            "log_evidence": _known(_evidence(entry, seen * float(np.log(target.std).sum()))),
             "seconds": entry.stage.seconds,
             "outcome": str(max(entry.stage.outcomes, key=lambda outcome: outcome.failed)),
         }
