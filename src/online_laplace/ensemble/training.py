@@ -98,6 +98,7 @@ def train(
     def observed(data: TrainingData, on_step: Callable[[int], None] | None) -> Schedule:
         monitor = Monitor(
             observe=lambda state: observe_scored(model, data, state.w, state.hyper, _linearised(state)),
+            recordable=model.likelihood.recordable,
             every=plan.observe_every,
             tolerance=plan.tolerance if plan.procedure in MEANS else 0.0,
             on_step=on_step,

@@ -91,6 +91,10 @@ class Likelihood(Protocol):
     def mean_is_output(self) -> bool:
         """Whether the mean of the targets is the first outputs, whatever their covariance."""
 
+    @property
+    def recordable(self) -> bool:
+        """Whether scores of what it predicts are the same tensor operations whatever the numbers are."""
+
     def sample(self, f: Tensor, beta: Tensor, generator: torch.Generator) -> Tensor:
         """New targets for outputs f (…, k) that are known, one each; β broadcasts against them."""
 
@@ -108,6 +112,10 @@ class WithoutScale:
     @property
     def constants(self) -> int:
         return 0
+
+    @property
+    def recordable(self) -> bool:
+        return True
 
     def log_normaliser(self, beta: Tensor, n: Count) -> Tensor:
         return torch.zeros_like(beta[..., 0])

@@ -77,6 +77,10 @@ class Gaussian:
     def mean_is_output(self) -> bool:
         return True
 
+    @property
+    def recordable(self) -> bool:
+        return True
+
     def sample(self, f: Tensor, beta: Tensor, generator: torch.Generator) -> Tensor:
         return f + standard_normal(f, generator) * beta.rsqrt()
 

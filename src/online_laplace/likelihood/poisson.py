@@ -75,6 +75,10 @@ class Poisson(WithoutScale):
     def mean_is_output(self) -> bool:
         return False
 
+    @property
+    def recordable(self) -> bool:  # sums over counts end where nothing is left to add
+        return False
+
     def sample(self, f: Tensor, beta: Tensor, generator: torch.Generator) -> Tensor:
         rate = self.log_rate(f).exp()
         return draw_counts(rate, self._dispersion(f), generator)

@@ -108,6 +108,10 @@ class StudentT(WithoutScale):
     def mean_is_output(self) -> bool:
         return True
 
+    @property
+    def recordable(self) -> bool:  # SciPy has the cumulative distribution, and the CPU alone
+        return False
+
     def sample(self, f: Tensor, beta: Tensor, generator: torch.Generator) -> Tensor:
         """A Gaussian over the root of a mean of squares, χ²/ν."""
         mean, s, t = f.split(self.targets, dim=-1)

@@ -74,9 +74,11 @@ class Monitor:
 
     Replicas whose certificate is below `tolerance` in every number have converged and stop. `on_step` is
     called with the step count at the same moments, and `checkpoint` with what it takes to go on from there.
+    `recordable` says whether to observe is the same sequence of tensor operations whatever the numbers are.
     """
 
     observe: Callable[[State], Info] | None = None
+    recordable: bool = False
     every: int = 100
     tolerance: float = 0.0
     on_step: Callable[[int], None] | None = None
@@ -111,7 +113,9 @@ def run(
     if earlier is not None:
         state, history = resume(procedure, state, rows, earlier)
     take_steps = stepper(procedure, state, rows)
-    observe = None if monitor.observe is None else observer(procedure, state, monitor.observe)
+    observe: Callable[[S], Info] | None = monitor.observe
+    if monitor.observe is not None and monitor.recordable:
+        observe = observer(procedure, state, monitor.observe)
     while True:
         if observe is not None and history.steps[-1:] != [state.step]:
             info = observe(state)
