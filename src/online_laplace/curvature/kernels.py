@@ -36,7 +36,7 @@ def _upper(A: Tensor, of_rows: bool) -> Tensor:
     """The product on a device, of which at least the upper triangle is there."""
     if of_rows:
         return A @ A.mT
-    if (device := triton_kernels(A)) and A.is_contiguous():
+    if device := triton_kernels(A):
         return device.upper_gram(A)
     return A.mT @ A
 

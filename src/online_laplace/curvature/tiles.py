@@ -287,9 +287,9 @@ def factorise(M: Tensor, diagonal: Tensor, scale: Tensor | None) -> tuple[Tensor
     return W[:, :d, :d].reshape(M.shape), logdet.view(replicas), failed.view(replicas)
 
 
-@triton.jit(do_not_specialize=["n", "d", "T"])
-def _gram_kernel(J, G, n, d, T, B: tl.constexpr, BK: tl.constexpr):
-    """Tiles (i, c ≥ i) of JᵀJ."""
+@triton.jit(do_not_specialize=["apart", "n", "d", "T"])
+def _gram_kernel(J, apart, G, n, d, T, B: tl.constexpr, BK: tl.constexpr):
+    """Tiles (i, c ≥ i) of JᵀJ for matrices J that begin `apart` numbers from each other."""
     t = tl.program_id(0)
     m = tl.program_id(1).to(tl.int64)
     i = 0
@@ -298,7 +298,7 @@ def _gram_kernel(J, G, n, d, T, B: tl.constexpr, BK: tl.constexpr):
         i += 1
     rows = (i * B + tl.arange(0, B))[None, :]
     cols = ((i + t) * B + tl.arange(0, B))[None, :]
-    J += m * n * d
+    J += m * apart
     acc = tl.zeros([B, B], tl.float64)
     for s in range(0, n, BK):
         k = (s + tl.arange(0, BK))[:, None]
@@ -310,11 +310,17 @@ def _gram_kernel(J, G, n, d, T, B: tl.constexpr, BK: tl.constexpr):
 
 
 def upper_gram(A: Tensor) -> Tensor:
-    """AᵀA (…, d, d) of a contiguous A (…, n, d): the tiles on and above the diagonal, and no others."""
+    """AᵀA (…, d, d) of A (…, n, d): the tiles on and above the diagonal, and no others.
+
+    Some rows of larger matrices are taken where they lie.
+    """
     n, d = A.shape[-2:]
+    flat = A.reshape(-1, n, d)
+    if not flat[0].is_contiguous():
+        flat = flat.contiguous()
     G = A.new_empty(*A.shape[:-2], d, d)
     T = triton.cdiv(d, PRODUCT_TILE)
-    _gram_kernel[(T * (T + 1) // 2, A.numel() // (n * d))](
-        A, G, n, d, T, B=PRODUCT_TILE, BK=16, num_warps=2, num_stages=3
+    _gram_kernel[(T * (T + 1) // 2, len(flat))](
+        flat, flat.stride(0), G, n, d, T, B=PRODUCT_TILE, BK=16, num_warps=2, num_stages=3
     )
     return G
