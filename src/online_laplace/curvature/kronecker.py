@@ -216,8 +216,9 @@ def _eigenvalues(factor: Tensor) -> Tensor:
 def _converged(routine: Callable[[Tensor], Any], factor: Tensor) -> Any:
     """What a routine finds; None for what is not finite, of which there is nothing, and `failed` tells it."""
     # In single precision the routine may not converge for a factor of low rank, as few rows have: it says so,
-    # or leaves NaN.
-    for dtype in dict.fromkeys((factor.dtype, torch.float64)):
+    # or leaves NaN. CUDA's takes three times as long for small matrices in single precision as in double.
+    double = factor.is_cuda and factor.shape[-1] <= TOGETHER_UP_TO
+    for dtype in dict.fromkeys((torch.float64 if double else factor.dtype, torch.float64)):
         try:
             found = routine(factor.to(dtype))
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]

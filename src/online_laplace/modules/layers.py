@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -113,7 +113,7 @@ def factors(
     totals: dict[str, Factors] = {}
     with torch.no_grad():
         inputs = {
-            name: _of_inputs(view.shadow.get_submodule(name), seen[name][0], _below(values, name), offset)
+            name: _of_inputs(view.shadow.get_submodule(name), name, seen[name][0], values, offset)
             for name in layers
         }
     for column in columns:
@@ -128,12 +128,6 @@ def factors(
     return [totals[name] for name in view.names]
 
 
-def _below(values: Values, name: str) -> Values:
-    """The parameters and buffers of one layer, by their own names."""
-    prefix = f"{name}." if name else ""
-    return {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
-
-
 def _more_columns(total: Factors, more: Factors) -> Factors:
     """Another column of the same rows: what comes from the gradients adds up, the inputs stay."""
     if total.left.ndim == 1:  # an embedding: gradients are on the right
@@ -141,7 +135,7 @@ def _more_columns(total: Factors, more: Factors) -> Factors:
     return Factors(total.left + more.left, total.right, total.count)
 
 
-def _of_inputs(layer: nn.Module, a: Tensor, own: Values, offset: Offset | None) -> Tensor:
+def _of_inputs(layer: nn.Module, name: str, a: Tensor, values: Values, offset: Offset | None) -> Tensor:
     """What a layer's factor needs of its inputs: R (i, i), the counts of an embedding, or they normalised."""
     if isinstance(layer, nn.Linear):
         flat = a.reshape(-1, a.shape[-1])
@@ -153,7 +147,7 @@ def _of_inputs(layer: nn.Module, a: Tensor, own: Values, offset: Offset | None) 
         if layer.padding_idx is not None:
             counts[layer.padding_idx] = 0
         return counts
-    return _normalised(layer, a, own)
+    return _normalised(layer, f"{name}." if name else "", a, values)
 
 
 def _of_patches(layer: nn.Conv2d, padded: Tensor, offset: Offset | None) -> Tensor:
@@ -172,9 +166,19 @@ def _of_patches(layer: nn.Conv2d, padded: Tensor, offset: Offset | None) -> Tens
         stride = (steps[0] * stride[0], steps[1] * stride[1])
         for size, start, step in zip(sizes, starts, steps, strict=True):
             weight *= size / -(-(size - start) // step)
-    patches = F.unfold(padded, layer.kernel_size, layer.dilation, 0, stride)
-    flat = patches.transpose(1, 2).flatten(0, 1)  # (rows · positions, inputs of a patch)
-    return weight * (flat.mT @ flat)
+    patches = _patches(padded, layer, stride)  # (rows · positions, inputs of a patch)
+    return weight * (patches.mT @ patches)
+
+
+def _patches(padded: Tensor, layer: nn.Conv2d, stride: Sequence[int]) -> Tensor:
+    """What enters a convolution at every position (rows · positions, inputs · k · k), as its weights do.
+
+    One copy of a view: torch's own unfold takes the rows of a batch one after the other on an accelerator.
+    """
+    spans = [d * (k - 1) + 1 for k, d in zip(layer.kernel_size, layer.dilation, strict=True)]
+    view = padded.unfold(2, spans[0], stride[0]).unfold(3, spans[1], stride[1])  # (n, i, p, q, span, span)
+    view = view[..., :: layer.dilation[0], :: layer.dilation[1]]
+    return view.permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(0, 2)
 
 
 def _of_gradients(layer: nn.Module, inputs: Tensor, g: Tensor) -> dict[str, Factors]:
@@ -214,14 +218,15 @@ def _padding(layer: nn.Conv2d) -> list[int]:
     return [side for p in reversed(layer.padding) for side in (p, p)]
 
 
-def _normalised(layer: nn.Module, a: Tensor, own: Values) -> Tensor:
-    """The inputs of a normalisation layer's scale."""
+def _normalised(layer: nn.Module, prefix: str, a: Tensor, values: Values) -> Tensor:
+    """The inputs of a normalisation layer's scale; its buffers begin with `prefix`."""
     if isinstance(layer, nn.LayerNorm):
         return F.layer_norm(a, layer.normalized_shape, None, None, layer.eps)
     if isinstance(layer, nn.GroupNorm):
         return F.group_norm(a, layer.num_groups, None, None, layer.eps)
     assert isinstance(layer, _BatchNorm)
-    return F.batch_norm(a, own["running_mean"], own["running_var"], None, None, False, 0.0, layer.eps)
+    mean, variance = values[f"{prefix}running_mean"], values[f"{prefix}running_var"]
+    return F.batch_norm(a, mean, variance, None, None, False, 0.0, layer.eps)
 
 
 def _by_channel(layer: nn.Module, values: Tensor) -> Tensor:

@@ -17,12 +17,16 @@ class _Penalty(torch.autograd.Function):
     """In torch's operations on lists of tensors, one launch for all, on which its optimisers are built."""
 
     @staticmethod
-    def forward(ctx: Any, factors: Any, *parameters: Tensor) -> Tensor:
+    def forward(ctx: Any, of: Penalised, *parameters: Tensor) -> Tensor:
         ctx.save_for_backward(*parameters)
-        ctx.factors = factors
-        each = torch._foreach_mul(parameters, parameters)
-        torch._foreach_mul_(each, factors)
-        return 0.5 * torch.stack(torch._foreach_norm(each, 1)).sum()  # of what is nowhere negative, the sum
+        ctx.factors = of.factors
+        if of.each is not None:
+            return 0.5 * of.each @ torch.stack(torch._foreach_norm(parameters)).square()
+        squares = torch._foreach_mul(parameters, parameters)
+        torch._foreach_mul_(squares, of.factors)
+        return (
+            0.5 * torch.stack(torch._foreach_norm(squares, 1)).sum()
+        )  # of what is nowhere negative, the sum
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
@@ -36,11 +40,12 @@ class Penalised:
     """½ Σ α w² of some parameters at given precisions.
 
     `factors` are the precisions, a number for each tensor, so that nothing waits for a device, or a tensor of
-    its shape.
+    its shape; `each` has the numbers as a tensor (tensors,).
     """
 
     hyper: Hyper
     factors: list[float] | list[Tensor]
+    each: Tensor | None
     parameters: Sequence[Tensor]
 
     @classmethod
@@ -49,11 +54,12 @@ class Penalised:
         prior = hyper.prior
         assert isinstance(prior, TensorPrior)
         if not isinstance(prior, ScaledPrior):
-            return cls(hyper, prior.by_tensor(hyper.alpha).tolist(), parameters)
+            each = prior.by_tensor(hyper.alpha)
+            return cls(hyper, each.tolist(), each, parameters)
         parts = prior.precisions(hyper.alpha).split(prior.lengths)
         shaped = [part.view_as(own) for part, own in zip(parts, parameters, strict=True)]
-        return cls(hyper, shaped, parameters)
+        return cls(hyper, shaped, None, parameters)
 
     def __call__(self) -> Tensor:
         """Its value at the present weights: ()."""
-        return _Penalty.apply(self.factors, *self.parameters)
+        return _Penalty.apply(self, *self.parameters)
