@@ -34,7 +34,7 @@ def slope(sizes: list[float], values: list[float]) -> float:
 def usual(rows: Rows, part: str, curvature: str) -> Rows:
     """One structure's updates of one part that worked; where eigenvalues are renewed apart, without that."""
     own = [r for r in rows if r["part"] == part and r.get("curvature") == curvature and "error" not in r]
-    return [r for r in own if r.get("look") not in ("renewal", "decomposition")]
+    return [r for r in own if r.get("look") != "renewal"]
 
 
 def panel(axes: Axes, rows: Rows, part: str, size: str, key: str, unit: float) -> None:
@@ -57,16 +57,14 @@ def draw(found: dict[str, Any]) -> Figure:
                 panel(place, found["rows"], part, size, key, unit)
                 place.set_xlabel(below)
                 place.set_ylabel(label)
-                place.legend(loc="upper left", fontsize=7)
+                place.legend(loc="best", fontsize=7)
     return figure
 
 
 def table_lines(found: dict[str, Any]) -> list[str]:
     """What an update costs, and what tuning adds to training, as Markdown tables."""
     rows = found["rows"]
-    old = any(row["part"] == "overhead" and _renewal(row) == "decomposition" for row in rows)
-    before = ", measured before eigenvalues took the place of eigenvectors and looks had become cheaper"
-    lines = [f"One update on one {found['device']} (torch {found['torch']}{before if old else ''}):", ""]
+    lines = [f"One update on one {found['device']} (torch {found['torch']}):", ""]
     lines += ["| | | time | peak memory |", "| --- " * 4 + "|"]
     for part, size, _ in PARTS:
         for name in COLOURS:
@@ -77,23 +75,28 @@ def table_lines(found: dict[str, Any]) -> list[str]:
             seconds = " to ".join(_seconds(row["seconds"]) for row in (own[0], own[-1]))
             memory = " to ".join(f"{row['peak_bytes'] / 1e9:.2g} GB" for row in (own[0], own[-1]))
             lines.append(f"| {name} | {span} | {seconds} | {memory} |")
-    lines += ["", "| | a step | a look | a look that renews | tuning adds, by steps |", "| --- " * 5 + "|"]
+    lines += [
+        f"| {r['curvature']} | {r['rows']:,} rows | {r['error'].partition(': ')[2].partition(' (')[0]} | |"
+        for r in rows
+        if r["part"] == "rows" and "error" in r
+    ]
+    lines += [
+        "",
+        "| | a step | with our loss | a look | a look that renews | tuning adds, by steps |",
+        "| --- " * 6 + "|",
+    ]
     for row in rows:
         if row["part"] == "overhead":
-            times = [_seconds(row["times"][k]["seconds"]) for k in ("plain", "look", _renewal(row))]
+            times = [_seconds(row["times"][k]["seconds"]) for k in ("plain", "with_loss", "look", "renewal")]
             adds = ", ".join(f"{int(steps):,}: {share:.0%}" for steps, share in row["overhead"].items())
             lines.append("| " + " | ".join([row["module"], *times, adds]) + " |")
     for row in rows:
         if row["part"] == "runs":
             lines.append(
-                f"| {row['module']}, a run | {_seconds(row['plain'] / row['steps'])} | | | "
+                f"| {row['module']}, a run | {_seconds(row['plain'] / row['steps'])} | | | | "
                 f"{row['steps']:,}: {row['overhead']:.0%} |"
             )
     return lines
-
-
-def _renewal(row: dict[str, Any]) -> str:
-    return "renewal" if "renewal" in row["times"] else "decomposition"
 
 
 def _seconds(value: float) -> str:

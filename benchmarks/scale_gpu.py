@@ -185,16 +185,22 @@ def by_weights(sizes: list[float], batch: int, device: torch.device, clock: Cloc
                     torch.cuda.empty_cache()
 
 
-def by_rows(counts: list[int], weights: float, device: torch.device, clock: Clock) -> Iterator[dict]:
+def by_rows(
+    counts: list[int], weights: float, device: torch.device, clock: Clock, curvatures: list[str]
+) -> Iterator[dict]:
     torch.manual_seed(0)
     model = mlp(weights).to(device)
     d_w = sum(p.numel() for p in model.parameters())
     for n in counts:
         x, y = data(n, device)
         batch = min(n, MOST_ROWS)
-        batches = list(zip(x.split(batch), y.split(batch), strict=True))
-        for curvature in ("diagonal", "kron", "matrix-free"):
+        for curvature in curvatures:
+            # conjugate gradients of many rows do not arrive in single precision
+            dtype = torch.float64 if curvature == "matrix-free" else torch.float32
+            model, x = model.to(dtype), x.to(dtype)
+            batches = list(zip(x.split(batch), y.split(batch), strict=True))
             row = {"part": "rows", "d_w": d_w, "rows": n, "batch": batch, "curvature": curvature}
+            row |= {"dtype": str(dtype).removeprefix("torch.")}
             probes = {"probes": 2} if curvature == "matrix-free" else {}
             tuner = OnlineLaplace(model, "categorical", n_data=n, curvature=curvature, **probes)
             try:
@@ -303,6 +309,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--parts", default="overhead,weights,rows,runs")
+    parser.add_argument("--curvatures", default="diagonal,kron,matrix-free", help="of the part rows")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--repeats", type=int, default=3)
@@ -333,7 +340,7 @@ def main() -> None:
             keep(row)
     if "rows" in parts:
         counts = [20] if tiny else [1000, 10_000, 100_000, 1_000_000]
-        for row in by_rows(counts, 1e3 if tiny else 1e5, device, clock):
+        for row in by_rows(counts, 1e3 if tiny else 1e5, device, clock, options.curvatures.split(",")):
             keep(row)
     if "runs" in parts:
         for name, model, x in networks(size, device):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from pathlib import Path
 
@@ -58,7 +59,9 @@ def main() -> None:
         print(name, *(f"{value:.3f}" for value in means))
     print(f"{len(rows)} fits of {len(NETWORKS)} candidates in {seconds:.0f} s, {options.workers} workers")
     on = torch.cuda.get_device_name() if options.device == "cuda" else options.device
-    found = {"device": on, "workers": options.workers, "seconds": seconds, "rows": rows}
+    shared = "CUDA_MPS_PIPE_DIRECTORY" in os.environ
+    found = {"device": on, "workers": options.workers, "multi_process_service": shared, "seconds": seconds}
+    found["rows"] = [{key: value for key, value in row.items() if key != "leaderboard"} for row in rows]
     options.json.write_text(json.dumps(found, indent=1) + "\n")
 
 

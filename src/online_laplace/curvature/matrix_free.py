@@ -204,9 +204,10 @@ def conjugate_gradients(
     turns: list[float] = []
     while rq > tolerance**2 * first:
         if len(lengths) == iterations or rq != rq:
+            finer = "" if b.dtype == torch.float64 else "float64, "
             raise DivergedError(
                 f"conjugate gradients did not arrive in {iterations} iterations (relative residual "
-                f"{(rq / first) ** 0.5:.1e}): use float64, a looser tolerance, or another curvature"
+                f"{(rq / first) ** 0.5:.1e}): use {finer}a looser tolerance, or another curvature"
             )
         Hp = product(p)
         length = rq / float(p @ Hp)

@@ -21,7 +21,8 @@ class _Penalty(torch.autograd.Function):
         ctx.save_for_backward(*parameters)
         ctx.factors = of.factors
         if of.each is not None:
-            return 0.5 * of.each @ torch.stack(torch._foreach_norm(parameters)).square()
+            # no product of vectors, which autocast would take in half precision
+            return 0.5 * (of.each * torch.stack(torch._foreach_norm(parameters)).square()).sum()
         squares = torch._foreach_mul(parameters, parameters)
         torch._foreach_mul_(squares, of.factors)
         return (

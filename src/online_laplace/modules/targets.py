@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import one_hot
+from torch.nn.functional import cross_entropy, one_hot
 
 from online_laplace.errors import InputError, known_name
 from online_laplace.likelihood import Bernoulli, Categorical, Gaussian, Likelihood, Poisson
@@ -96,12 +96,9 @@ def as_targets(likelihood: Likelihood, y: object, f: Tensor, *, look: bool = Tru
         raise InputError(f"targets must be a tensor, not {type(y).__name__}")
     y, given = y.to(f.device), (str(y.dtype).removeprefix("torch."), tuple(y.shape))
     rows, wanted = f.shape[0], likelihood.targets
-    if isinstance(likelihood, Categorical) and y.ndim == 1 and not y.is_floating_point():
-        if look and len(y) == rows and not ((y >= 0) & (y < wanted)).all():
-            raise InputError(
-                f"classes must be numbers from 0 to {wanted - 1}, as the module has {wanted} outputs; got "
-                f"{int(y.min())} to {int(y.max())}"
-            )
+    if _are_numbers(likelihood, y):
+        if look and len(y) == rows:
+            _check_numbers(y, wanted)
         y = one_hot(y.long(), wanted)
     y = y.unsqueeze(-1) if y.ndim == 1 else y
     if y.shape != (rows, wanted):
@@ -128,9 +125,30 @@ def as_targets(likelihood: Likelihood, y: object, f: Tensor, *, look: bool = Tru
     return y
 
 
-def data_loss(likelihood: Likelihood, f: Tensor, y: Tensor, hyper: Hyper) -> Tensor:
-    """−log p(y | f) at outputs f (rows, outputs), summed over rows: ()."""
+def data_loss(likelihood: Likelihood, f: Tensor, y: object, hyper: Hyper, *, look: bool = True) -> Tensor:
+    """−log p(y | f) at outputs f (rows, outputs), summed over rows: (). Targets are as for `as_targets`."""
+    if isinstance(y, Tensor) and _are_numbers(likelihood, y) and len(y) == len(f):
+        y = y.to(f.device)
+        if look:
+            _check_numbers(y, likelihood.targets)
+        return cross_entropy(
+            f, y.long(), reduction="sum"
+        )  # no columns for classes, of which there may be many
+    y = as_targets(likelihood, y, f, look=look)
     if isinstance(likelihood, Categorical):  # without the second-order view, k numbers a row and not k²
         return -(y * f.log_softmax(-1)).sum()
     loss = weighted(hyper, likelihood.local(f, y).total(len(hyper.beta)))
     return loss - likelihood.log_normaliser(hyper.beta, f.shape[0])
+
+
+def _are_numbers(likelihood: Likelihood, y: Tensor) -> bool:
+    """Whether these are classes by their numbers, one a row."""
+    return isinstance(likelihood, Categorical) and y.ndim == 1 and not y.is_floating_point()
+
+
+def _check_numbers(y: Tensor, classes: int) -> None:
+    if not ((y >= 0) & (y < classes)).all():
+        raise InputError(
+            f"classes must be numbers from 0 to {classes - 1}, as the module has {classes} outputs; got "
+            f"{int(y.min())} to {int(y.max())}"
+        )

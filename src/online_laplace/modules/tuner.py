@@ -40,7 +40,7 @@ from online_laplace.modules.structures import (
     check_structure,
     chosen_names,
 )
-from online_laplace.modules.targets import as_targets, check_likelihood, data_loss, heads_of, kind_of
+from online_laplace.modules.targets import check_likelihood, data_loss, heads_of, kind_of
 from online_laplace.modules.view import ModuleView, checked_outputs, unwrapped
 from online_laplace.progress import say
 from online_laplace.types import Reduce, alone
@@ -192,7 +192,7 @@ class OnlineLaplace:
         if look:
             check_draws(self.view, before, x)
         likelihood = self._observer.settle(f)
-        data = data_loss(likelihood, f, as_targets(likelihood, y, f, look=look), self.hyper)
+        data = data_loss(likelihood, f, y, self.hyper, look=look)
         loss = (self.n_data / rows) * data + self._penalty()
         if look:
             check_finite(loss.detach(), f.detach())
