@@ -9,7 +9,7 @@ from growth import GROWS, OUT
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from online_laplace.style import BLUE, GREY, grid, house_style, log_axis
+from online_laplace.style import BLUE, GREY, house_style, log_axis
 
 TARGET = Path(__file__).parents[1] / "docs" / "images" / "growth.png"
 # What is drawn, in which unit, and the fitted keys that go with it.
@@ -29,14 +29,15 @@ def panel(axes: Axes, sweep: dict, kind: str, key: str, unit: float) -> None:
     axes.plot(sizes, values, "o-", color=BLUE, markersize=4, label=f"measured {measured:.2f}")
     log_axis(axes, "x", "y")
     axes.tick_params(axis="x", labelsize=7)  # five digits, side by side
-    axes.legend(loc="upper left")
+    axes.legend(loc="best", fontsize=8)
 
 
 def draw(found: dict) -> Figure:
     """Time above, memory below, a column for each thing that grows."""
     sweeps = found["sweeps"]
     with house_style():
-        figure, axes = grid(2, len(sweeps), 11.2, 5.4)
+        figure = Figure(figsize=(11.2, 5.4), layout="constrained")
+        axes = figure.subplots(2, len(sweeps), squeeze=False)
         for line, (kind, key, unit, label) in zip(axes, ROWS, strict=True):
             for place, sweep in zip(line, sweeps, strict=True):
                 panel(place, sweep, kind, key, unit)

@@ -5,7 +5,8 @@
 Each size has a process of its own, on one thread, in float64: the most bytes that tensors hold at a time
 (memory.py), and the median time of a step. Exponents are slopes of least squares through the upper half of
 each sweep, on logarithms; those expected are fitted in the same way to the multiplications and to the
-matrices that a step needs. benchmarks/draw_growth.py draws them.
+matrices that a step needs: of weights by weights where there are no more of them than rows, else of rows by
+rows, and the factors of J in the place of J. benchmarks/draw_growth.py draws them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from online_laplace.train.loop import State
 
 OUT = Path(__file__).parents[1] / "docs" / "data" / "growth.json"
 
-# What grows, with what stands still: rows, inputs, replicas. The networks have 50 units.
+UNITS = 50
+# What grows, with what stands still: rows, inputs, replicas. The networks have these units.
 SWEEPS: dict[str, dict[str, Sequence[int]]] = {
     "rows": {"rows": (500, 1000, 2000, 4000, 8000, 16000, 32000), "inputs": (8,), "replicas": (1,)},
     "weights, fewer than rows": {"rows": (4000,), "inputs": (1, 2, 4, 8, 16, 32, 48), "replicas": (1,)},
@@ -40,15 +42,20 @@ SWEEPS: dict[str, dict[str, Sequence[int]]] = {
 GROWS = {"rows": "rows", "replicas": "replicas"}
 
 
-def multiplications(n: int, d: int, replicas: int) -> float:
-    """A symmetric product, a factor and its inverse, on the smaller side."""
-    small, large = min(n, d), max(n, d)
-    return replicas * (small**2 * large + 2 / 3 * small**3)
+def widths(inputs: int) -> int:
+    """What enters and what leaves the layers of 50 units and of one, a column of ones included."""
+    return (inputs + 1 + UNITS) + (UNITS + 1 + 1)
 
 
-def matrices(n: int, d: int, replicas: int) -> float:
-    """The bytes of a Jacobian and of a square matrix of the smaller side."""
-    return 8 * replicas * (n * d + min(n, d) ** 2)
+def multiplications(n: int, d: int, inputs: int, replicas: int) -> float:
+    """A symmetric product, or a kernel by layers, and on the smaller side a factor and its inverse."""
+    product = n * d**2 if n >= d else n**2 * widths(inputs)
+    return replicas * (product + 2 / 3 * min(n, d) ** 3)
+
+
+def matrices(n: int, d: int, inputs: int, replicas: int) -> float:
+    """The bytes of J's factors and of a square matrix of the smaller side."""
+    return 8 * replicas * (n * widths(inputs) + min(n, d) ** 2)
 
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
@@ -79,8 +86,8 @@ def one_size(rows: int, inputs: int, replicas: int, seconds: float) -> dict:
         "replicas": replicas,
         "milliseconds": 1e3 * median(times),
         "peak_bytes": peak,
-        "bytes_of_matrices": matrices(n, d_w, replicas),
-        "multiplications": multiplications(n, d_w, replicas),
+        "bytes_of_matrices": matrices(n, d_w, inputs, replicas),
+        "multiplications": multiplications(n, d_w, inputs, replicas),
     }
 
 

@@ -165,13 +165,21 @@ def million_weights(found: dict) -> str:
     return "\n".join(lines)
 
 
-def fits(found: dict) -> str:
-    """CPU seconds of whole fits in two source trees."""
-    lines = ["| `fit`, CPU seconds | before | now | times faster |", "| --- | ---: | ---: | ---: |"]
-    for row in found["rows"]:
-        if row["part"] == "fit":
-            old, new = f"{row['old'][0]:.1f}", f"{row['new'][0]:.1f}"
-            lines.append(f"| {row['table']} | {old} | {new} | {row['ratio']:.2f} |")
+def fits(found: dict, two: dict) -> str:
+    """Seconds of whole fits in two source trees, on one core and on two."""
+    lines = [
+        "| `fit`, seconds | one core: before → now | times faster | two cores: before → now | times faster "
+        "| two cores for one, now |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    both = ([row for row in run["rows"] if row["part"] == "fit"] for run in (found, two))
+    for row, beside in zip(*both, strict=True):
+        cells = [row["table"]]
+        for each in (row, beside):
+            (_, old), (_, new) = each["old"], each["new"]
+            cells += [f"{old:.1f} → {new:.1f}", f"{old / new:.2f}"]
+        cells.append(f"{row['new'][1] / beside['new'][1]:.2f}")
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -217,7 +225,7 @@ BLOCKS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {
     "many_runs": (many_runs, ("many_runs.json",)),
     "forms": (forms, ("forms.json",)),
     "million_weights": (million_weights, ("million_weights.json",)),
-    "fits": (fits, ("fit_ratio.json",)),
+    "fits": (fits, ("fit_ratio.json", "fit_ratio_two_cores.json")),
     "pool_fits": (pool_fits, ("fit_ratio_fast.json",)),
     "deep_steps": (step_ratios, ("step_ratio_20_20_20.json",)),
     "layered_steps": (steps, ("bench_layered.json",)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from online_laplace.errors import TrainingFailedError
 from online_laplace.model.model import Model
 from online_laplace.model.prior import Hyper
 from online_laplace.posterior.posterior import Posterior
+from online_laplace.threads import one_thread_each, replica_threads
 from online_laplace.train.procedures import Trained
 from online_laplace.train.trajectory import OnlineState, Snapshots
 from online_laplace.types import Rows
@@ -29,7 +31,9 @@ def usable_snapshots(model: Model, rows: Rows, trained: Trained) -> tuple[Snapsh
     end, own = trained.end, trained.snapshots
     assert isinstance(end, OnlineState)
     count = own.w.shape[-2]
-    unsound = [_unsound(model, rows, *own.at(c, trained.hyper)) for c in range(count)]
+    threads = min(count, replica_threads()[0]) if own.w.device.type == "cpu" else 1
+    with ThreadPoolExecutor(threads, thread_name_prefix="snapshot") as pool:
+        unsound = list(pool.map(lambda c: _unsound(model, rows, *own.at(c, trained.hyper)), range(count)))
     failed = torch.tensor([outcome.failed for outcome in trained.outcomes], device=end.w.device)
     bad = failed.unsqueeze(-1) | torch.stack(unsound, dim=-1)
     best = end.best
@@ -46,6 +50,7 @@ def usable_snapshots(model: Model, rows: Rows, trained: Trained) -> tuple[Snapsh
     return snapshots, usable
 
 
+@one_thread_each()
 def _unsound(model: Model, rows: Rows, w: Tensor, hyper: Hyper) -> Tensor:
     """Which networks have a curvature without a factor, or one that gives negative variances: (members,)."""
     posterior = Posterior.of(model, w, hyper, rows)
