@@ -23,6 +23,7 @@ COMMANDS = (
 # What is not needed to see what the page is like.
 HIDDEN = (
     ".pairs, .vega-embed summary, nav, .skip, figcaption, .caption, .numbers { display: none !important; }"
+    "tbody tr:nth-child(n+5) { display: none; }"  # of the candidates, those that predict
     "html { overflow: hidden; } h2 { margin: 1.2rem 0 .3rem; } figure { margin: 0 !important; }"
 )
 UNDRAWN = "return [...document.querySelectorAll('.chart')].filter((box) => !box.dataset.drawn).length"
@@ -46,7 +47,7 @@ def main() -> None:
         driver = webdriver.Chrome(
             options, webdriver.ChromeService(shutil.which("chromedriver"))
         )
-        driver.set_window_size(1120, 1220)
+        driver.set_window_size(1120, 1640)
         driver.get((Path(folder) / "model" / "inspect.html").as_uri())
         while driver.execute_script(UNDRAWN):
             time.sleep(0.1)
