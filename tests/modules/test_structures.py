@@ -28,7 +28,7 @@ from online_laplace.curvature.kronecker import Factors, KroneckerGGN
 from online_laplace.errors import InputError
 from online_laplace.modules import Cadence
 from online_laplace.modules.jacobian import linearise, tangent_model
-from online_laplace.modules.layers import _of_patches
+from online_laplace.modules.layers import _of_patches, _patches
 from online_laplace.modules.structures import Probes
 from problems import normal
 
@@ -365,3 +365,15 @@ def test_a_routine_that_leaves_nan_in_single_precision_is_asked_again_in_double(
     shapes = KroneckerGGN([Factors(factor, torch.ones(1), torch.ones(()))]).shapes()
     assert asked == [torch.float32, torch.float64]
     close(shapes.values, torch.tensor([[0.75, 0.25]]))
+
+
+@pytest.mark.parametrize("size", [(3, 3), (2, 3)])
+@pytest.mark.parametrize("stride", [(1, 1), (2, 1), (4, 3)])
+@pytest.mark.parametrize("dilation", [(1, 1), (2, 3)])
+def test_patches_are_those_that_a_convolution_multiplies(size, stride, dilation):
+    layer = nn.Conv2d(3, 4, size, stride, dilation=dilation, bias=False).double()
+    image = normal(2, 3, 11, 10, seed=0)
+    patches = _patches(image, layer, stride)
+    outputs = layer(image)
+    found = (patches @ layer.weight.flatten(1).mT).unflatten(0, (2, -1)).mT.reshape(outputs.shape)
+    torch.testing.assert_close(found, outputs)

@@ -308,3 +308,19 @@ def test_predicted_classes_are_scored_by_their_numbers_as_by_their_columns():
     one = mlp(1)
     two = OnlineLaplace(one, "bernoulli", n_data=20).posterior([(x, (y > 0).long())]).predict(x)
     assert two.score((y > 0).long()) == two.score((y > 0).double().unsqueeze(-1))
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_the_loss_of_numbers_of_classes_is_that_of_their_columns(reduction):
+    module = mlp(3)
+    x, y = inputs_for(module, 12), torch.arange(12) % 3
+    losses, gradients = [], []
+    for given in (y, y.int(), torch.nn.functional.one_hot(y, 3).double()):
+        tuner = OnlineLaplace(module, "categorical", n_data=40, alpha=0.3)
+        module.zero_grad()
+        losses.append(tuner.loss(x, given, reduction=reduction))
+        losses[-1].backward()
+        gradients.append(torch.cat([p.grad.flatten() for p in module.parameters()]))
+    for loss, gradient in zip(losses[1:], gradients[1:], strict=True):
+        torch.testing.assert_close(loss, losses[0])
+        torch.testing.assert_close(gradient, gradients[0])
