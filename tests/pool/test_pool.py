@@ -40,11 +40,11 @@ LIKE = torch.empty(0, dtype=torch.float64)
 @given(seed=st.integers(0, 1000), count=st.integers(2, 5))
 def test_rows_with_the_same_inputs_are_in_one_block_and_blocks_are_even(seed, count):
     rng = np.random.default_rng(seed)
-    X = rng.integers(0, 40, (60, 1)).astype(float)
+    X = rng.standard_normal((40, 2))[rng.integers(0, 40, 60)]
     blocks = assign_blocks(together(X), count)
-    for value in np.unique(X):
+    for value in np.unique(X[:, 0]):
         assert len(set(blocks[X[:, 0] == value])) == 1
-    sizes, largest = np.bincount(blocks, minlength=count), np.unique(X, return_counts=True)[1].max()
+    sizes, largest = np.bincount(blocks, minlength=count), np.unique(X[:, 0], return_counts=True)[1].max()
     assert sizes.min() > 0 and sizes.max() - sizes.min() <= largest
 
 
@@ -55,6 +55,33 @@ def test_groups_stay_together_also_where_they_share_rows_in_any_order():
     assert sets[0] == sets[1] == sets[2] and sets[3] == sets[4] and len(set(sets)) == 3
     order = np.random.default_rng(0).permutation(6)
     np.testing.assert_array_equal(together(X[order], groups[order]), sets[order])
+
+
+@given(seed=st.integers(0, 1000), weighted=st.booleans())
+def test_where_twins_are_a_matter_of_chance_each_row_is_left_out_by_itself_in_any_order(seed, weighted):
+    rng = np.random.default_rng(seed)
+    X, y = rng.integers(0, 2, (80, 3)).astype(float), rng.integers(0, 3, 80)
+    others = np.column_stack([y, rng.integers(1, 3, 80)]) if weighted else y[:, None]
+    sets = together(X, None, others)
+    assert len(set(sets)) == 80
+    blocks = assign_blocks(sets, 4, classes=y)
+    for one in np.unique(X, axis=0):
+        assert len(set(blocks[(X == one).all(1)])) > 1
+    # Rows alike in everything may change places, so that what lies in a block is the same in any order.
+    order = rng.permutation(80)
+    again = assign_blocks(together(X[order], None, others[order]), 4, classes=y[order])
+    known = np.column_stack([X, others])
+    for block in range(4):
+        mine, theirs = known[blocks == block], known[order[again == block]]
+        assert sorted(map(tuple, mine)) == sorted(map(tuple, theirs))
+
+
+def test_groups_stay_together_where_twins_are_a_matter_of_chance_and_do_not_join_each_other():
+    rng = np.random.default_rng(0)
+    X, groups = rng.integers(0, 2, (60, 2)).astype(float), np.arange(60) // 3
+    np.testing.assert_array_equal(np.unique(together(X, groups), return_counts=True)[1], 3)
+    copied = np.tile(rng.standard_normal((30, 2)), (2, 1))  # groups that share a row are one
+    np.testing.assert_array_equal(np.unique(together(copied, groups), return_counts=True)[1], 6)
 
 
 @given(seed=st.integers(0, 1000))

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -94,7 +95,8 @@ class OnlineLaplaceEstimator(TrainingRangeMixin, EstimatorSettings):
         self.check_size(len(rows), rows.shape[1], targets.shape[1])
         settings = self._pool_settings()
         seen = slice(None) if weight is None else weight > 0
-        sets = together(rows[seen], checked_groups(groups, rows, seen))
+        others = targets if weight is None else np.column_stack([targets, weight])
+        sets = together(rows[seen], checked_groups(groups, rows, seen), others[seen])
         if groups is not None and sets.max() == 0 and together(rows[seen]).max() > 0:
             raise InputError(
                 "the groups hang together as one, so that none can be left out: rows of one group, and rows "

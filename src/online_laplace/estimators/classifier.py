@@ -199,7 +199,8 @@ class OnlineLaplaceClassifier(ClassifierMixin, OnlineLaplaceEstimator):  # type:
         members = self._of_network("members")
         fold = None
         if members > 1:
-            sets = together(rows, checked_groups(groups, rows, slice(None)))
+            others = codes[:, None] if weight is None else np.column_stack([codes, weight])
+            sets = together(rows, checked_groups(groups, rows, slice(None)), others)
             fold = assign_blocks(sets, members, weight, codes)
         fit = self._train(rows, indicators, weight, fold)
         return replace(fit, networks=choose_predictive(fit.networks, self.predictive))

@@ -18,15 +18,24 @@ from online_laplace.types import Rows
 NONE = -1
 
 _SHUFFLED_BY = 0
+# Of columns that had nothing to do with each other, so many rows with the same inputs as a given one would be
+# expected: nineteen rows in twenty have one then.
+TWINS_BY_CHANCE = 3
 
 
-def together(X: Floats, groups: NDArray[Any] | None = None) -> Integers:
+def together(X: Floats, groups: NDArray[Any] | None = None, others: NDArray[Any] | None = None) -> Integers:
     """A number (n,) for every row of X (n, d), the same for rows that must not be divided.
 
     These are rows with the same inputs, or of the same group of `groups` (n,): a row whose twin is in
-    training says nothing about rows that are new.
+    training says nothing about rows that are new. Where columns have so few values that twins are a matter of
+    chance, new rows have theirs in training too, and every row is by itself, in an order that `others`
+    (n, ·), such as targets and weights, settle between twins.
     """
     inputs: Integers = np.unique(X, axis=0, return_inverse=True)[1].reshape(-1)
+    if inputs.max() > 0 and _twins_by_chance(X) >= TWINS_BY_CHANCE:
+        known = inputs[:, None] if others is None else np.column_stack([inputs, others])
+        inputs = np.empty_like(inputs)
+        inputs[np.lexsort(known.T[::-1])] = np.arange(len(X))
     if groups is None:
         return inputs
     from scipy.sparse import coo_array
@@ -43,6 +52,15 @@ def together(X: Floats, groups: NDArray[Any] | None = None) -> Integers:
     least = np.full(joined.max() + 1, n)
     np.minimum.at(least, joined, inputs)
     return np.unique(least[joined], return_inverse=True)[1].reshape(-1)
+
+
+def _twins_by_chance(X: Floats) -> float:
+    """How many others would have the inputs of a row if the columns of X (n, d) were independent."""
+    agree = 1.0
+    for column in X.T:
+        shares = np.unique(column, return_counts=True)[1] / len(X)
+        agree *= float(shares @ shares)
+    return (len(X) - 1) * agree
 
 
 def assign_blocks(
