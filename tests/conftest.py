@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
     from selenium import webdriver
 
     from online_laplace.store.results import Results
+
+# What a shell starts in the background ignores Ctrl-C, and so would the commands that these tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # CI sees the examples a person sees.
 settings.register_profile(
