@@ -55,8 +55,8 @@ class Target:
         pool = OnlineLaplaceRegressor(preset="fast", max_steps=2, random_state=0)
         step = self.frame.y.where(self.frame.x > self.frame.x.median(), 9.0)  # by trees too
         TableModel.fit(self.frame.assign(y=step), "y", pool).save(folder / "pool")
-        bells = self.frame.assign(y=np.where(np.arange(30) % 2, "wide", "narrow"))  # by a discriminant too
-        bells["x"] = random_.normal(size=30) * np.where(bells.y == "wide", 3.0, 0.5)
+        bells = self.frame.assign(y=np.where(np.arange(30) % 2, "wide", "narrow"))  # by densities too
+        bells["x"] = np.random.default_rng(0).normal(size=30) * np.where(bells.y == "wide", 6.0, 0.5)
         pool = OnlineLaplaceClassifier(preset="fast", max_steps=2, random_state=0)
         TableModel.fit(bells[["x", "y"]], "y", pool, labels="text").save(folder / "classes")
         classes = self.frame.assign(y=self.frame.c)[["x", "rate", "y"]]

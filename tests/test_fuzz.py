@@ -10,7 +10,7 @@ import pytest
 
 from online_laplace.errors import InputError
 from online_laplace.estimators.model_schema import check_document
-from online_laplace.files.sealed import DamagedFileError, read_arrays
+from online_laplace.files.sealed import DamagedFileError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "fuzz"))
 
@@ -29,8 +29,10 @@ def target(tmp_path_factory):
 def test_the_files_are_read_before_anything_is_done_to_them(target):
     for kind in MODELS:
         target._use_model(target.folder / kind)
-    assert "part1.threshold" in read_arrays(target.folder / "pool" / "model.safetensors")[0]  # of a forest
-    assert any("root" in name for name in read_arrays(target.folder / "classes" / "model.safetensors")[0])
+    kinds = {"pool": {"trees", "stages", "centres"}, "classes": {"densities", "class_centres"}}
+    for kind, words in kinds.items():  # all that is learnt at once
+        parts = json.loads((target.folder / kind / "model.json").read_bytes())["pool"]["parts"]
+        assert words <= {word for part in parts for word in part}
     _use_results(target.folder / "store")
     _use_results(target.folder / "export")
 
@@ -61,9 +63,15 @@ SEALED: dict[str, tuple[list[str | int], object, str]] = {
     "pool: a tiny factor": (["pool", "narrowing"], 1e-300, "pool.narrowing: 1e-300 is not between"),
     "pool: a huge floor": (["pool", "parts", 0, "likelihood", "floor"], 1e308, "likelihood.floor"),
     "pool: another prior": (["pool", "parts", 0, "prior"], "layerwise", "part0.alpha"),
-    "classes: other densities": (["pool", "parts", -1, "densities"], "gaussian", "pool.parts.1"),
+    "classes: other densities": (["pool", "parts", 1, "densities"], "gaussian", "pool.parts.1"),
+    "classes: other centres": (["pool", "parts", 2, "class_centres"], 0, "pool.parts.2"),
+    "pool: classes of numbers": (
+        ["pool", "parts", 1, "likelihood"],
+        {"kind": "Gaussian", "targets": 1},
+        "a part with centres cannot have it",
+    ),
     "classes: densities of numbers": (
-        ["pool", "parts", -1, "likelihood"],
+        ["pool", "parts", 1, "likelihood"],
         {"kind": "Gaussian", "targets": 2},
         "a part with densities cannot have it",
     ),

@@ -171,4 +171,4 @@ def test_a_verbose_fit_tells_its_progress_on_stderr(rows, capsys, monkeypatch):
     assert out == "" and "/20 steps" in err
     OnlineLaplaceRegressor(preset="fast", max_steps=3, verbose=True, random_state=0).fit(*rows)
     out, err = capsys.readouterr()
-    assert out == "" and "6 candidates, at most about" in err and "14-14-14 tanh" in err
+    assert out == "" and "7 candidates, at most about" in err and "14-14-14 tanh" in err

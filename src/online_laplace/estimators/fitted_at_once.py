@@ -62,11 +62,13 @@ class FittedAtOnce:
             yield predicted.to_units(self.units)
 
     def covariance(self, X: Floats, *, noise: bool) -> Tensor:
-        """The joint covariance of all rows, target by target: (k, m, m); members are all that differs."""
+        """The joint covariance of all rows, target by target: (k, m, m)."""
         rows = self._tensor(X)
-        means = self._means(rows)
+        means, within = self._means(rows), self.predictor.functions(rows)
         apart = (means - means.mean(0)).permute(2, 1, 0)  # (k, m, members)
         joint = apart @ apart.mT / len(self)
+        if within is not None:
+            joint = joint + within.mean(0)
         if noise:
             predicted: Any = self.predictor.predict(rows)
             joint.diagonal(dim1=-2, dim2=-1).add_(predicted.noise_variance.mean(0).mT)
@@ -75,7 +77,14 @@ class FittedAtOnce:
     def draw(self, X: Floats, count: int, generator: torch.Generator, *, noise: bool) -> Tensor:
         """Functions drawn at the rows of X, each of one member: (count, m, k)."""
         of = torch.randint(len(self), (count,), generator=generator, device=generator.device)
-        f = self.predictor.outputs(self._tensor(X))[0][of]
+        rows = self._tensor(X)
+        f, within = self.predictor.outputs(rows)[0][of], self.predictor.functions(rows)
+        if within is not None:
+            k = self.rows.targets
+            size, axes = torch.linalg.eigh(within)  # (members, k, m, ·)
+            root = axes * size.clamp(min=0).sqrt().unsqueeze(-2)  # below zero by rounding
+            random = torch.randn(count, k, len(rows), 1, generator=generator, dtype=f.dtype, device=f.device)
+            f[..., :k] += (root[of] @ random).squeeze(-1).mT
         drawn = self.likelihood.sample(f, f.new_ones(0), generator) if noise else f
         return self.units.inverse(drawn[..., : self.rows.targets])
 

@@ -21,6 +21,7 @@ from online_laplace.ensemble.architecture import Architecture
 from online_laplace.estimators.discriminant_schema import check_densities
 from online_laplace.estimators.forest_schema import check_trees
 from online_laplace.estimators.labels import NUMBERS
+from online_laplace.estimators.process_schema import check_class_processes, check_processes
 from online_laplace.files.schema import Count, Open, Positive, Strict, check
 from online_laplace.files.sealed import DamagedFileError
 from online_laplace.likelihood import KINDS, Categorical, VaryingGaussian
@@ -111,11 +112,28 @@ class DiscriminantSchema(PartSchema):
     densities: Literal["student-t"]
 
 
+class ProcessSchema(PartSchema):
+    """A part of Gaussian processes."""
+
+    centres: Positive
+
+
+class ClassProcessSchema(PartSchema):
+    """A part of Gaussian processes of classes."""
+
+    class_centres: Positive
+
+
+AnyPart = (
+    NetworksSchema | ForestSchema | BoostingSchema | DiscriminantSchema | ProcessSchema | ClassProcessSchema
+)
 # What was learnt at once, by the word that only its part has: how its arrays are checked, its likelihoods.
 AT_ONCE: Mapping[str, tuple[Callable[..., None], tuple[type[Any], ...]]] = {
     "trees": (check_trees, (VaryingGaussian, Categorical)),
     "stages": (check_trees, (VaryingGaussian,)),
     "densities": (check_densities, (Categorical,)),
+    "centres": (check_processes, (VaryingGaussian,)),
+    "class_centres": (check_class_processes, (Categorical,)),
 }
 
 
@@ -124,9 +142,7 @@ class PoolSchema(Strict):
 
     narrowing: Annotated[float, Field(gt=0)]
     noise_variance: list[Annotated[float, Field(ge=0)]]  # of classes there is none
-    parts: Annotated[
-        list[NetworksSchema | ForestSchema | BoostingSchema | DiscriminantSchema], Field(min_length=1)
-    ]
+    parts: Annotated[list[AnyPart], Field(min_length=1)]
     leaderboard: list[dict[str, Plain | list[float]]]  # of several targets an RMSE each
 
 

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+import torch
 from torch import Tensor
 
 from online_laplace.data.checks import Floats, Integers
@@ -21,8 +22,14 @@ class Learnt(Protocol):
     def members(self) -> int:
         """How many there are."""
 
-    def outputs(self, X: Tensor, likelihood: Likelihood) -> Tensor:
-        """The outputs (members, m, k) that the likelihood knows, at rows X (m, d_x) on the CPU."""
+    def outputs(self, X: Tensor, likelihood: Likelihood) -> tuple[Tensor, Tensor]:
+        """The outputs that the likelihood knows, at rows X (m, d_x) on the CPU, and the variance of each.
+
+        (members, m, k) both; the variance is zero where nothing is left open.
+        """
+
+    def functions(self, X: Tensor) -> Tensor | None:
+        """The covariance of the means at rows X (m, d_x), (members, k, m, m); None where it is zero."""
 
     def _asdict(self) -> dict[str, Any]: ...
 
@@ -56,15 +63,20 @@ class Learner(ABC):
 
 @dataclass(frozen=True)
 class Predictor:
-    """What was learnt gives the outputs of a likelihood; nothing about these is left open."""
+    """What was learnt gives the outputs of a likelihood."""
 
     learnt: Learnt
     likelihood: Likelihood
 
     def outputs(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """The outputs (members, m, k) at rows X (m, d_x) or (1, m, d_x), and a covariance of zero."""
-        f = self.learnt.outputs(X.reshape(-1, X.shape[-1]).cpu(), self.likelihood).to(X)
-        return f, f.new_zeros(*f.shape, f.shape[-1])
+        """The outputs (members, m, k) at rows X (m, d_x) or (1, m, d_x), and their covariance."""
+        f, variance = self.learnt.outputs(X.reshape(-1, X.shape[-1]).cpu(), self.likelihood)
+        return f.to(X), torch.diag_embed(variance).to(X)
+
+    def functions(self, X: Tensor) -> Tensor | None:
+        """The covariance of the means at rows X (m, d_x), (members, k, m, m); None where it is zero."""
+        found = self.learnt.functions(X.cpu())
+        return None if found is None else found.to(X)
 
     def predict(self, X: Tensor) -> Distribution:
         """The distribution of targets: (members, m, ·)."""

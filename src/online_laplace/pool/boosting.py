@@ -63,7 +63,7 @@ class Boosting(Learner):
             _, told = self._boosted(X[~away], y[~away], weight[~away], X[away], random, share)
             squares[away] = (y[away] - told) ** 2
         stages, _ = self._boosted(X, y, weight, X[:0], random, share)
-        return _summed(stages, _grown_on(squares, X, weight, random), 1 + self.stages + ERROR_TREES)
+        return _summed(stages, grown_on(squares, X, weight, random), 1 + self.stages + ERROR_TREES)
 
     def _boosted(
         self, X: Floats, y: Floats, weight: Floats, new: Floats, random: np.random.Generator, seconds: float
@@ -116,7 +116,7 @@ def _rows_of_a_stage(rows: int) -> int:
     return min(rows, MOST_ROWS, max(2 * LEAST_IN_LEAF, round(SHARE_OF_ROWS * rows)))
 
 
-def _grown_on(squares: Floats, X: Floats, weight: Floats, random: np.random.Generator) -> list[Tree]:
+def grown_on(squares: Floats, X: Floats, weight: Floats, random: np.random.Generator) -> list[Tree]:
     """A forest of squared errors (n, k): trees that know no value."""
     from sklearn.tree import ExtraTreeRegressor
 
@@ -124,7 +124,7 @@ def _grown_on(squares: Floats, X: Floats, weight: Floats, random: np.random.Gene
     for _ in range(ERROR_TREES):
         grown = ExtraTreeRegressor(min_samples_leaf=leaf, random_state=int(random.integers(2**31 - 1)))
         grown.fit(X, squares, sample_weight=weight)
-        error = grown.tree_.value[:, :, 0] / ERROR_TREES
+        error = grown.tree_.value[:, :, 0]
         found.append(Tree.of(grown.tree_, np.zeros_like(error), error))
     return found
 
@@ -139,7 +139,7 @@ def _summed(stages: list[Tree], errors: list[Tree], count: int) -> Trees:
     missing = [nothing] * (count - len(stages) - len(errors))
     return Trees.of_one(
         [
-            tree._replace(value=count * tree.value, error=count * tree.error)
+            tree._replace(value=count * tree.value, error=count / ERROR_TREES * tree.error)
             for tree in (*stages, *missing, *errors)
         ]
     )

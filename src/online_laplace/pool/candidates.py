@@ -13,6 +13,8 @@ from online_laplace.pool.at_once import Learner
 from online_laplace.pool.boosting import Boosting
 from online_laplace.pool.discriminant import Discriminant
 from online_laplace.pool.forest import Forest
+from online_laplace.pool.process import Process
+from online_laplace.pool.process_of_classes import ClassProcess
 from online_laplace.pool.views import columns_seen
 from online_laplace.train.rounds import ROUND
 
@@ -65,7 +67,8 @@ QUADRATIC = replace(LINEAR, view="products")
 
 # The products of more columns than these are too many to be a small candidate: of 12 there are 78.
 MOST_COLUMNS_OF_PRODUCTS = 12
-FOREST, BOOSTING, DISCRIMINANT = Forest(), Boosting(), Discriminant()
+FOREST, BOOSTING, PROCESS = Forest(), Boosting(), Process()
+DISCRIMINANT, CLASS_PROCESS = Discriminant(), ClassProcess()
 AnyCandidate = Candidate | Learner
 
 
@@ -122,12 +125,20 @@ def _network(hidden: tuple[int, ...], prior: str, noise: str = "constant") -> Ca
 # Chosen on tables that are in no report; docs/default-configuration.md has what they were compared with.
 _ARD, _DEEP = _network((20, 20), "ard", "varying"), _network((14, 14, 14), "scalar", "varying")
 _LAYERWISE, _VARYING = _network((20, 20), "layerwise"), _network((20, 20), "layerwise", "varying")
-_SIMPLE = (CONSTANT, LINEAR, FOREST, BOOSTING)
+_SIMPLE = (CONSTANT, LINEAR, FOREST, BOOSTING, PROCESS)
 PRESETS: Mapping[str, Preset] = {
     "fast": Preset((*_SIMPLE, _ARD, _DEEP), 5, 20, 5, (30, 60, 120), update_every=2),
     "balanced": Preset((*_SIMPLE, _ARD, _DEEP, _LAYERWISE), 8, 16, 3, (30, 60, 120), update_every=2),
     "best": Preset(
-        (*_SIMPLE, _ARD, _DEEP, _LAYERWISE, _VARYING, replace(_VARYING, view="pieces")),
+        (
+            *_SIMPLE[:-1],
+            replace(PROCESS, centres=1_000),
+            _ARD,
+            _DEEP,
+            _LAYERWISE,
+            _VARYING,
+            replace(_VARYING, view="pieces"),
+        ),
         10,
         20,
         3,
@@ -142,22 +153,14 @@ PRESETS: Mapping[str, Preset] = {
 _CLASS_FOREST = Forest(noise="constant")
 _SMALL, _SMALL_RELU = _network((20,), "scalar"), Candidate(Architecture((20,), "relu", "scalar"))
 _WIDE = Candidate(Architecture((100,), "relu", "scalar"), curvature=last_layer.name)
+_OF_CLASSES = (CONSTANT, LINEAR, _CLASS_FOREST, DISCRIMINANT, CLASS_PROCESS)
 CLASS_PRESETS: Mapping[str, Preset] = {
-    "fast": Preset((CONSTANT, LINEAR, _CLASS_FOREST, DISCRIMINANT, _SMALL_RELU), 5, 20, 5, (10, 20)),
-    "balanced": Preset(
-        (CONSTANT, LINEAR, QUADRATIC, _CLASS_FOREST, DISCRIMINANT, _WIDE, _SMALL_RELU, _SMALL),
-        8,
-        16,
-        3,
-        (10, 20),
-    ),
+    "fast": Preset((*_OF_CLASSES, _SMALL_RELU), 5, 20, 5, (10, 20)),
+    "balanced": Preset((*_OF_CLASSES, QUADRATIC, _WIDE, _SMALL_RELU, _SMALL), 8, 16, 3, (10, 20)),
     "best": Preset(
         (
-            CONSTANT,
-            LINEAR,
+            *_OF_CLASSES,
             QUADRATIC,
-            _CLASS_FOREST,
-            DISCRIMINANT,
             _WIDE,
             _SMALL_RELU,
             _SMALL,

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from online_laplace.data.checks import Floats, Integers
 from online_laplace.likelihood import Categorical, Likelihood, VaryingGaussian
-from online_laplace.likelihood.floor import floor_like
+from online_laplace.likelihood.floor import Floor, floor_like
 
 # The least variance that trees claim, of a target of variance one: a handful of rows in a leaf that are
 # all alike do not show that the next one is.
@@ -81,16 +81,19 @@ class Trees(NamedTuple):
         """How many there are."""
         return len(self.roots)
 
-    def outputs(self, X: Tensor, likelihood: Likelihood) -> Tensor:
-        """Averages at rows X as a likelihood has them: mean and log variance, or logs of probabilities."""
+    def outputs(self, X: Tensor, likelihood: Likelihood) -> tuple[Tensor, Tensor]:
+        """Averages at rows X as a likelihood has them, mean and log variance or log probabilities; zeros."""
         value, error = self.averages(X)
         if isinstance(likelihood, VaryingGaussian):
-            floor = floor_like(error, likelihood.floor)
-            above = (error - floor).clamp(min=LEAST_VARIANCE)  # the likelihood adds its floor
-            return torch.cat([value, above.log()], dim=-1)
-        assert isinstance(likelihood, Categorical)
-        trees, unknown = self.roots.shape[1], IGNORANT_TREES / value.shape[-1]
-        return ((trees * value + unknown) / (trees + IGNORANT_TREES)).log()
+            f = torch.cat([value, log_above(likelihood.floor, error)], dim=-1)
+        else:
+            assert isinstance(likelihood, Categorical)
+            trees, unknown = self.roots.shape[1], IGNORANT_TREES / value.shape[-1]
+            f = ((trees * value + unknown) / (trees + IGNORANT_TREES)).log()
+        return f, torch.zeros_like(f)
+
+    def functions(self, X: Tensor) -> None:
+        """Nothing is left open."""
 
     def of_member(self, member: int) -> Trees:
         """The same nodes, and the roots of one member: (1, t)."""
@@ -162,6 +165,11 @@ class Trees(NamedTuple):
             for name in ("column", "threshold", "value", "error")
         }
         return cls(roots=torch.cat(roots), left=moved("left"), right=moved("right"), **same)
+
+
+def log_above(floor: Floor, variance: Tensor) -> Tensor:
+    """The logarithm of what of a noise variance (…, k) is above a likelihood's floor, which it adds."""
+    return (variance - floor_like(variance, floor)).clamp(min=LEAST_VARIANCE).log()
 
 
 def fewest_in_leaf(rows: int, least: int) -> int:

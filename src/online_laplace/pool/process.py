@@ -1,0 +1,188 @@
+"""A Gaussian process as a candidate of a pool: what a network becomes as it grows wide, without steps.
+
+Its kernel is learnt by the evidence. How far off it is at a row, beside what it says itself, a forest tells
+that was grown on squared errors of blocks of rows, each predicted without it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from scipy.linalg import eigh, solve_triangular
+from torch import Tensor
+from torch.nn.functional import pad
+
+from online_laplace.data.checks import Floats, Integers
+from online_laplace.likelihood import Likelihood, VaryingGaussian
+from online_laplace.pool.at_once import Learner
+from online_laplace.pool.boosting import grown_on
+from online_laplace.pool.centres import Learned, learned
+from online_laplace.pool.kernel import Kernel, learn_kernel
+from online_laplace.pool.trees import Trees, log_above, without_repetition
+
+# Of more rows than these some stand for all: a kernel's functions are sums of those that have one of these
+# rows as their centre.
+CENTRES = 500
+# From how many rows a kernel is learnt. Each look at its evidence costs their third power.
+ROWS_OF_KERNEL = 500
+# With more columns the lengths of a kernel, one for each, are too many to be learnt from so few rows.
+MOST_COLUMNS = 200
+# Eigenvalues of what rows tell, noise being one, that are as good as none.
+NEGLIGIBLE = 1e-6
+# How often the evidence of a kernel is looked at.
+LOOKS = 60
+# Rows that are predicted at a time.
+AT_A_TIME = 2_048
+
+
+class Processes(NamedTuple):
+    """The processes of several members, and the trees of what their squared errors are multiples of.
+
+    A member's mean at a row is k w, with k the kernel between the row and its `centre` (members, c, d_x) and
+    w the `weight` (members, c, k). What it does not know of the function there is the kernel's variance less
+    |root k|², `root` being (members, r, c). `length` (members, d_x) and `scale` (members, 3), smooth, linear
+    and noise, are the kernel's.
+    """
+
+    centre: Tensor
+    weight: Tensor
+    root: Tensor
+    length: Tensor
+    scale: Tensor
+    roots: Tensor
+    column: Tensor
+    threshold: Tensor
+    left: Tensor
+    right: Tensor
+    value: Tensor
+    error: Tensor
+
+    @property
+    def members(self) -> int:
+        """How many there are."""
+        return len(self.centre)
+
+    @property
+    def trees(self) -> Trees:
+        """Those of errors."""
+        return Trees(*self[5:])
+
+    def outputs(self, X: Tensor, likelihood: Likelihood) -> tuple[Tensor, Tensor]:
+        """Mean and log variance at rows X (m, d_x), and what is open of the means: (members, m, 2k) each."""
+        times = self.trees.averages(X)[1]
+        found = [self._moments(member, X) for member in range(self.members)]
+        mean, left = (torch.stack(parts).to(X.dtype) for parts in zip(*found, strict=True))
+        noise = self.scale[:, -1].view(-1, 1, 1).to(X.dtype) * times
+        left = left.unsqueeze(-1) * times
+        assert isinstance(likelihood, VaryingGaussian)
+        f = torch.cat([mean, log_above(likelihood.floor, noise)], dim=-1)
+        return f, torch.cat([left, torch.zeros_like(left)], dim=-1)
+
+    def functions(self, X: Tensor) -> Tensor:
+        """The covariance of the means at rows X (m, d_x): (members, k, m, m)."""
+        spread, rows, found = self.trees.averages(X)[1].sqrt(), X.double().numpy(), []
+        for member in range(self.members):
+            kernel, root = self._kernel(member), self.root[member].numpy()
+            known = kernel.between(rows, self.centre[member].numpy()) @ root.T
+            left = kernel.between(rows, rows) - known @ known.T
+            found.append(torch.from_numpy(left).to(X.dtype))
+        spread = spread.mT.unsqueeze(-1)  # (members, k, m, 1)
+        return torch.stack(found).unsqueeze(1) * (spread * spread.mT)
+
+    def _kernel(self, member: int) -> Kernel:
+        smooth, linear, noise = self.scale[member].tolist()
+        return Kernel(self.length[member].numpy(), smooth, linear, noise)
+
+    def _moments(self, member: int, X: Tensor) -> tuple[Tensor, Tensor]:
+        """The mean (m, k), and what is open of it (m,) but for what the trees know."""
+        centre, weight, root = (values[member].numpy() for values in self[:3])
+        kernel, means, left = self._kernel(member), [], []
+        for rows in X.double().split(AT_A_TIME):
+            k = kernel.between(rows.numpy(), centre)
+            means.append(torch.from_numpy(k @ weight))
+            known = np.square(k @ root.T).sum(1)
+            left.append(torch.from_numpy(np.maximum(kernel.alone(rows.numpy()) - known, 0)))  # rounding
+        return torch.cat(means), torch.cat(left)
+
+    @classmethod
+    def joined(cls, each: list[Processes]) -> Processes:
+        """The processes of several members as one; where one has fewer centres, others are of no weight."""
+        c, r = max(one.centre.shape[1] for one in each), max(one.root.shape[1] for one in each)
+
+        def filled(values: Tensor, rows: int, columns: int) -> Tensor:
+            return pad(values, (0, columns - values.shape[2], 0, rows - values.shape[1]))
+
+        return cls(
+            torch.cat([filled(one.centre, c, one.centre.shape[2]) for one in each]),
+            torch.cat([filled(one.weight, c, one.weight.shape[2]) for one in each]),
+            torch.cat([filled(one.root, r, c) for one in each]),
+            torch.cat([one.length for one in each]),
+            torch.cat([one.scale for one in each]),
+            *Trees.joined([one.trees for one in each]),
+        )
+
+
+@dataclass(frozen=True)
+class Process(Learner):
+    """So many centres for every member; exact for as many rows, and good where the target is smooth."""
+
+    noise: str = "varying"
+    centres: int = CENTRES
+    most_columns: ClassVar[float] = MOST_COLUMNS
+    learnt: ClassVar[type[Any]] = Processes
+
+    def __str__(self) -> str:
+        """As the leaderboard has it."""
+        return "Gaussian process"
+
+    def learn(
+        self, X: Floats, y: Floats, weight: Floats, blocks: Integers, seed: int, seconds: float
+    ) -> Processes:
+        """The kernel by some of the rows, within `seconds`, the process by all."""
+        X, y, weight, blocks = without_repetition(X, y, weight, blocks)
+        random = np.random.default_rng(seed)
+        kernel = kernel_of_some(X, y, random, seconds)
+        known = learned(kernel, X, y, weight, blocks, self.centres, random)
+        squares = np.square(y - known.mean) / known.variance[:, None]
+        weights, root = _in_terms_of_the_kernel(known)
+        scale = np.array([kernel.smooth, kernel.linear, kernel.noise])
+        arrays = (known.centre, weights, root, kernel.length, scale)
+        tensors = [torch.from_numpy(np.ascontiguousarray(values)).unsqueeze(0) for values in arrays]
+        return Processes._make([*tensors, *Trees.of_one(grown_on(squares, X, weight, random))])
+
+    def work(self, rows: int, features: int, targets: int) -> float:
+        """The looks at the evidence, and the functions of the kernel at all rows, twice."""
+        c = min(rows, self.centres)
+        return work_of_looks(rows, features) + 5 * rows * c * (c + features) + 30 * c**3
+
+    def in_words(self) -> dict[str, Any]:
+        """How many centres were asked for."""
+        return {"centres": self.centres}
+
+
+def kernel_of_some(X: Floats, y: Floats, random: np.random.Generator, seconds: float) -> Kernel:
+    """The kernel that suits some rows, drawn at random: a few hundred tell it well.
+
+    Each of them counts once: that rows are repeated does not show that targets are known without noise.
+    """
+    some = random.permutation(len(X))[:ROWS_OF_KERNEL]
+    return learn_kernel(X[some], y[some], np.ones(len(some)), seconds)
+
+
+def work_of_looks(rows: int, features: int) -> float:
+    """About how many multiplications and additions it takes to find it."""
+    few = min(rows, ROWS_OF_KERNEL)
+    return float(LOOKS * few**2 * (few + 2 * features + 60))
+
+
+def _in_terms_of_the_kernel(known: Learned) -> tuple[Floats, Floats]:
+    """The weights (c, k) of the mean, and the root (r, c) of what is known of the function."""
+    size, axes = eigh(known.H - np.eye(len(known.H)), check_finite=False)
+    told = axes.T @ known.told / (1 + size[:, None])
+    back = solve_triangular(known.L, axes, lower=True, trans="T", check_finite=False)
+    kept = size > NEGLIGIBLE
+    kept[-1] = True  # the largest, so that there is one
+    return back @ told, (back * np.sqrt(np.maximum(size, 0) / (1 + size)))[:, kept].T
