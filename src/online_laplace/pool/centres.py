@@ -80,19 +80,24 @@ def learned(
 
 
 def _chosen(kernel: Kernel, X: Floats, most: int, random: np.random.Generator) -> Integers:
-    """The rows that are centres: each the one that those before it tell least about."""
+    """The rows that are centres: each the one that those before it tell least about.
+
+    There are fewer where these tell all about the others.
+    """
     some = np.sort(random.permutation(len(X))[:MOST_TO_CHOOSE_FROM])
     if len(some) <= most:
         return some
-    X = X[some]
-    left = kernel.alone(X)
-    found, known = [], np.zeros((most, len(X)))
+    X, found, known = X[some], [], np.zeros((most, len(some)))
+    alone = kernel.alone(X)
+    left = alone.copy()
     for place in range(most):
         best = int(left.argmax())
+        if left[best] <= JITTER * alone[best]:
+            break
         found.append(best)
         column = kernel.between(X[best : best + 1], X)[0] - known[:place, best] @ known[:place]
-        known[place] = column / math.sqrt(max(left[best], np.finfo(float).tiny))
-        left = left - np.square(known[place])
+        known[place] = column / math.sqrt(left[best])
+        left -= np.square(known[place])
         left[found] = 0
     chosen: Integers = some[np.array(found)]
     return chosen

@@ -18,7 +18,7 @@ LEAST_NOISE = 1e-6
 LENGTH, LENGTHS = 1.0, (0.05, 300.0)  # times the root of the number of columns
 SMOOTH, LINEAR, NOISE = 1.0, 0.1, 0.1
 SMOOTHS, LINEARS, NOISES = (1e-3, 1e2), (1e-5, 10.0), (1e-7, 3.0)
-SPREAD_OF_LENGTHS, SPREAD_OF_SCALES = 1.5, 3.0
+SPREAD_OF_LENGTHS, SPREAD_OF_SCALES = 1.0, 3.0
 MOST_STEPS = 60
 # From this squared distance on, a smooth kernel is zero to the last digit.
 FAR = 1e6
