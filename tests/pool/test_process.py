@@ -137,26 +137,26 @@ def test_predictions_are_those_of_the_exact_process_times_what_trees_know(monkey
     kernel = some_kernel(3)
     monkeypatch.setattr("online_laplace.pool.process.learn_kernel", lambda *_: kernel)
     learnt, new = learn(X, y), smooth(30, seed=1)[0]
-    f, variance = learnt.outputs(torch.from_numpy(new), VaryingGaussian())
+    rows = torch.from_numpy(new)
+    f, variance = learnt.outputs(rows, VaryingGaussian()), learnt.variance(rows)
     K, between = dense(kernel, X, np.ones(40)), kernel.between(new, X)
     np.testing.assert_allclose(f[0, :, 0], (between @ np.linalg.solve(K, y))[:, 0], atol=1e-4)
-    times = learnt.trees.averages(torch.from_numpy(new))[1][0, :, 0].numpy()
+    times = learnt.trees.averages(rows)[1][0, :, 0].numpy()
     np.testing.assert_allclose(f[0, :, 1].exp(), kernel.noise * times, rtol=1e-6)
     left = kernel.between(new, new) - between @ np.linalg.solve(K, between.T)
     np.testing.assert_allclose(variance[0, :, 0], left.diagonal() * times, atol=1e-4)
-    assert not variance[..., 1].any()
-    joint = learnt.functions(torch.from_numpy(new))
+    joint = learnt.covariance(rows)
     assert joint.shape == (1, 1, 30, 30)
     np.testing.assert_allclose(joint[0, 0], left * np.sqrt(np.outer(times, times)), atol=1e-4)
-    predicted = Predictor(learnt, VaryingGaussian()).predict(torch.from_numpy(new))
-    torch.testing.assert_close(predicted.variance, variance[..., :1] + f[..., 1:].exp())
+    predicted = Predictor(learnt, VaryingGaussian()).predict(rows)
+    torch.testing.assert_close(predicted.variance, variance + f[..., 1:].exp())
 
 
 def test_few_centres_stand_for_many_rows():
     (X, y), (new, truth) = smooth(600), smooth(300, seed=1)
     rmse = []
     for centres in (600, 100, 5):
-        f = learn(X, y, centres=centres).outputs(torch.from_numpy(new), VaryingGaussian())[0]
+        f = learn(X, y, centres=centres).outputs(torch.from_numpy(new), VaryingGaussian())
         rmse.append(float(np.sqrt(np.mean((f[0, :, 0].numpy() - truth[:, 0]) ** 2))))
     assert rmse[0] < 0.13 and rmse[1] < 1.1 * rmse[0] and rmse[2] > 1.5 * rmse[0]
 
@@ -172,9 +172,8 @@ def test_a_row_of_weight_two_is_a_row_given_twice_in_any_order(kind):
     weighted = kind().learn(X, y, times.astype(float), blocks, 3, FOREVER)
     repeated = kind().learn(X[rows], y[rows], np.ones(len(rows)), blocks[rows], 3, FOREVER)
     new = torch.from_numpy(smooth(20, seed=1)[0])
-    for found, again in zip(
-        weighted.outputs(new, likelihood), repeated.outputs(new, likelihood), strict=True
-    ):
+    both = (Predictor(learnt, likelihood).outputs(new) for learnt in (weighted, repeated))
+    for found, again in zip(*both, strict=True):
         torch.testing.assert_close(found, again, rtol=1e-6, atol=1e-8)
 
 
@@ -199,8 +198,8 @@ def test_there_is_a_prediction_whatever_the_rows_are(kind, X):
     learnt = kind().learn(X, targets, np.ones(len(X)), np.arange(len(X)) % 5, 0, FOREVER)
     check("", learnt._asdict(), X.shape[1], targets.shape[1])
     new = torch.from_numpy(np.concatenate([X, X + 1, X + 1e3, X + 1e60]))
-    f, variance = learnt.outputs(new, likelihood)
-    assert f.isfinite().all() and variance.isfinite().all() and (variance >= 0).all()
+    f, covariance = Predictor(learnt, likelihood).outputs(new)
+    assert f.isfinite().all() and covariance.isfinite().all() and (covariance >= 0).all()
 
 
 @pytest.mark.parametrize("kind", [Process, ClassProcess])
@@ -214,8 +213,9 @@ def test_members_of_different_size_are_joined_and_predict_as_alone(kind):
     ]
     joined, new = kind.learnt.joined(each), torch.from_numpy(smooth(20, seed=1)[0])
     assert joined.members == 3
-    alone = [learnt.outputs(new, likelihood) for learnt in each]
-    for found, parts in zip(joined.outputs(new, likelihood), zip(*alone, strict=True), strict=True):
+    alone = [Predictor(learnt, likelihood).outputs(new) for learnt in each]
+    together = Predictor(joined, likelihood).outputs(new)
+    for found, parts in zip(together, zip(*alone, strict=True), strict=True):
         torch.testing.assert_close(found, torch.cat(parts), rtol=1e-9, atol=1e-9)
 
 
@@ -226,7 +226,7 @@ def test_log_odds_of_classes_are_means_of_the_exact_process_times_one_sharpness(
     monkeypatch.setattr("online_laplace.pool.process.learn_kernel", lambda *_: kernel)
     learnt = ClassProcess().learn(X, Y, np.ones(60), np.arange(60) % 5, 0, FOREVER)
     new = smooth(20, seed=1)[0]
-    f = learnt.outputs(torch.from_numpy(new), Categorical(3))[0][0].numpy()
+    f = learnt.outputs(torch.from_numpy(new), Categorical(3))[0].numpy()
     shares = Y.mean(0)
     means = shares + kernel.between(new, X) @ np.linalg.solve(dense(kernel, X, np.ones(60)), Y - shares)
     sharp = float(learnt.mean[0, 0]) / shares[0]

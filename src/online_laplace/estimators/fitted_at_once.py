@@ -64,7 +64,7 @@ class FittedAtOnce:
     def covariance(self, X: Floats, *, noise: bool) -> Tensor:
         """The joint covariance of all rows, target by target: (k, m, m)."""
         rows = self._tensor(X)
-        means, within = self._means(rows), self.predictor.functions(rows)
+        means, within = self._means(rows), self.predictor.covariance(rows)
         apart = (means - means.mean(0)).permute(2, 1, 0)  # (k, m, members)
         joint = apart @ apart.mT / len(self)
         if within is not None:
@@ -78,7 +78,7 @@ class FittedAtOnce:
         """Functions drawn at the rows of X, each of one member: (count, m, k)."""
         of = torch.randint(len(self), (count,), generator=generator, device=generator.device)
         rows = self._tensor(X)
-        f, within = self.predictor.outputs(rows)[0][of], self.predictor.functions(rows)
+        f, within = self.predictor.values(rows)[of], self.predictor.covariance(rows)
         if within is not None:
             k = self.rows.targets
             size, axes = torch.linalg.eigh(within)  # (members, k, m, ·)
@@ -102,7 +102,7 @@ class FittedAtOnce:
 
     def _means(self, rows: Tensor) -> Tensor:
         """Every member's mean on the scale of training, its first outputs: (members, m, k)."""
-        return self.predictor.outputs(rows)[0][..., : self.rows.targets]
+        return self.predictor.values(rows)[..., : self.rows.targets]
 
     def _tensor(self, X: Floats) -> Tensor:
         return torch.from_numpy(self.inputs.transform(X)).to(self.rows.X)

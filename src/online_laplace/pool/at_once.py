@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-import torch
 from torch import Tensor
 
 from online_laplace.data.checks import Floats, Integers
@@ -22,14 +21,14 @@ class Learnt(Protocol):
     def members(self) -> int:
         """How many there are."""
 
-    def outputs(self, X: Tensor, likelihood: Likelihood) -> tuple[Tensor, Tensor]:
-        """The outputs that the likelihood knows, at rows X (m, d_x) on the CPU, and the variance of each.
+    def outputs(self, X: Tensor, likelihood: Likelihood) -> Tensor:
+        """The outputs (members, m, k) that the likelihood knows, at rows X (m, d_x) on the CPU."""
 
-        (members, m, k) both; the variance is zero where nothing is left open.
-        """
+    def variance(self, X: Tensor) -> Tensor | None:
+        """What is open of the means at rows X (m, d_x), (members, m, k); None where nothing is."""
 
-    def functions(self, X: Tensor) -> Tensor | None:
-        """The covariance of the means at rows X (m, d_x), (members, k, m, m); None where it is zero."""
+    def covariance(self, X: Tensor) -> Tensor | None:
+        """The same with what rows have in common: (members, k, m, m)."""
 
     def _asdict(self) -> dict[str, Any]: ...
 
@@ -70,12 +69,20 @@ class Predictor:
 
     def outputs(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """The outputs (members, m, k) at rows X (m, d_x) or (1, m, d_x), and their covariance."""
-        f, variance = self.learnt.outputs(X.reshape(-1, X.shape[-1]).cpu(), self.likelihood)
-        return f.to(X), torch.diag_embed(variance).to(X)
+        f = self.values(X)
+        covariance = f.new_zeros(*f.shape, f.shape[-1])
+        if (variance := self.learnt.variance(X.reshape(-1, X.shape[-1]).cpu())) is not None:
+            targets = variance.shape[-1]  # the first outputs are their means
+            covariance.diagonal(dim1=-2, dim2=-1)[..., :targets] = variance.to(X)
+        return f, covariance
 
-    def functions(self, X: Tensor) -> Tensor | None:
-        """The covariance of the means at rows X (m, d_x), (members, k, m, m); None where it is zero."""
-        found = self.learnt.functions(X.cpu())
+    def values(self, X: Tensor) -> Tensor:
+        """The outputs alone."""
+        return self.learnt.outputs(X.reshape(-1, X.shape[-1]).cpu(), self.likelihood).to(X)
+
+    def covariance(self, X: Tensor) -> Tensor | None:
+        """The covariance of the means at rows X (m, d_x), (members, k, m, m); None where nothing is open."""
+        found = self.learnt.covariance(X.cpu())
         return None if found is None else found.to(X)
 
     def predict(self, X: Tensor) -> Distribution:

@@ -53,15 +53,17 @@ class Densities(NamedTuple):
         """How many have densities of their own."""
         return len(self.mean)
 
-    def outputs(self, X: Tensor, likelihood: Likelihood) -> tuple[Tensor, Tensor]:
-        """The logarithm of each class's probability at rows X (m, d_x), (members, m, k), and zeros."""
+    def outputs(self, X: Tensor, likelihood: Likelihood) -> Tensor:
+        """The logarithm of each class's probability at rows X (m, d_x): (members, m, k)."""
         some = max(1, AT_A_TIME // self.mean[0].numel())
         each = [torch.cat([self._log_p(m, x) for x in X.split(some)]) for m in range(self.members)]
-        f = torch.stack(each).to(X.dtype)
-        return f, torch.zeros_like(f)
+        return torch.stack(each).to(X.dtype)
 
-    def functions(self, X: Tensor) -> None:
-        """Nothing is left open."""
+    def variance(self, X: Tensor) -> None:
+        """Nothing is open."""
+
+    def covariance(self, X: Tensor) -> None:
+        """As little."""
 
     def _log_p(self, member: int, X: Tensor) -> Tensor:
         mean, root, power, height = (values[member] for values in self)

@@ -6,6 +6,7 @@ that was grown on squared errors of blocks of rows, each predicted without it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -34,8 +35,8 @@ MOST_COLUMNS = 200
 NEGLIGIBLE = 1e-6
 # How often the evidence of a kernel is looked at.
 LOOKS = 60
-# Rows that are predicted at a time.
-AT_A_TIME = 2_048
+# Rows that are predicted at a time: what is made of them stays in the cache.
+AT_A_TIME = 256
 
 
 class Processes(NamedTuple):
@@ -70,42 +71,50 @@ class Processes(NamedTuple):
         """Those of errors."""
         return Trees(*self[5:])
 
-    def outputs(self, X: Tensor, likelihood: Likelihood) -> tuple[Tensor, Tensor]:
-        """Mean and log variance at rows X (m, d_x), and what is open of the means: (members, m, 2k) each."""
-        times = self.trees.averages(X)[1]
-        found = [self._moments(member, X) for member in range(self.members)]
-        mean, left = (torch.stack(parts).to(X.dtype) for parts in zip(*found, strict=True))
-        noise = self.scale[:, -1].view(-1, 1, 1).to(X.dtype) * times
-        left = left.unsqueeze(-1) * times
+    def outputs(self, X: Tensor, likelihood: Likelihood) -> Tensor:
+        """Mean and log variance of the noise at rows X (m, d_x): (members, m, 2k)."""
         assert isinstance(likelihood, VaryingGaussian)
-        f = torch.cat([mean, log_above(likelihood.floor, noise)], dim=-1)
-        return f, torch.cat([left, torch.zeros_like(left)], dim=-1)
+        noise = self.scale[:, -1].view(-1, 1, 1).to(X.dtype) * self._times(X)
+        weight = self.weight.numpy()
+        mean = self._by_rows(X, lambda member, rows: self._k(member, rows) @ weight[member])
+        return torch.cat([mean, log_above(likelihood.floor, noise)], dim=-1)
 
-    def functions(self, X: Tensor) -> Tensor:
-        """The covariance of the means at rows X (m, d_x): (members, k, m, m)."""
-        spread, rows, found = self.trees.averages(X)[1].sqrt(), X.double().numpy(), []
+    def variance(self, X: Tensor) -> Tensor:
+        """What is open of the means at rows X (m, d_x): (members, m, k)."""
+        root = self.root.numpy()
+
+        def left(member: int, rows: Floats) -> Floats:
+            known = np.square(self._k(member, rows) @ root[member].T).sum(1)
+            return np.maximum(self._kernel(member).alone(rows) - known, 0)  # below zero by rounding
+
+        return self._by_rows(X, left).unsqueeze(-1) * self._times(X)
+
+    def covariance(self, X: Tensor) -> Tensor:
+        """The same with what rows have in common: (members, k, m, m)."""
+        rows, found = X.double().numpy(), []
         for member in range(self.members):
-            kernel, root = self._kernel(member), self.root[member].numpy()
-            known = kernel.between(rows, self.centre[member].numpy()) @ root.T
-            left = kernel.between(rows, rows) - known @ known.T
+            known = self._k(member, rows) @ self.root[member].numpy().T
+            left = self._kernel(member).between(rows, rows) - known @ known.T
             found.append(torch.from_numpy(left).to(X.dtype))
-        spread = spread.mT.unsqueeze(-1)  # (members, k, m, 1)
+        spread = self._times(X).sqrt().mT.unsqueeze(-1)  # (members, k, m, 1)
         return torch.stack(found).unsqueeze(1) * (spread * spread.mT)
+
+    def _times(self, X: Tensor) -> Tensor:
+        """How many times what a process expects its squared errors are, as trees know: (members, m, k)."""
+        return self.trees.averages(X)[1]
 
     def _kernel(self, member: int) -> Kernel:
         smooth, linear, noise = self.scale[member].tolist()
         return Kernel(self.length[member].numpy(), smooth, linear, noise)
 
-    def _moments(self, member: int, X: Tensor) -> tuple[Tensor, Tensor]:
-        """The mean (m, k), and what is open of it (m,) but for what the trees know."""
-        centre, weight, root = (values[member].numpy() for values in self[:3])
-        kernel, means, left = self._kernel(member), [], []
-        for rows in X.double().split(AT_A_TIME):
-            k = kernel.between(rows.numpy(), centre)
-            means.append(torch.from_numpy(k @ weight))
-            known = np.square(k @ root.T).sum(1)
-            left.append(torch.from_numpy(np.maximum(kernel.alone(rows.numpy()) - known, 0)))  # rounding
-        return torch.cat(means), torch.cat(left)
+    def _k(self, member: int, rows: Floats) -> Floats:
+        return self._kernel(member).between(rows, self.centre[member].numpy())
+
+    def _by_rows(self, X: Tensor, of: Callable[[int, Floats], Floats]) -> Tensor:
+        """What `of` finds of every member, a few rows at a time."""
+        parts = [rows.numpy() for rows in X.double().split(AT_A_TIME)]
+        each = [np.concatenate([of(m, rows) for rows in parts]) for m in range(self.members)]
+        return torch.from_numpy(np.stack(each)).to(X.dtype)
 
     @classmethod
     def joined(cls, each: list[Processes]) -> Processes:

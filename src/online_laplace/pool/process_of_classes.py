@@ -51,13 +51,15 @@ class ClassProcesses(NamedTuple):
         """How many there are."""
         return len(self.centre)
 
-    def outputs(self, X: Tensor, likelihood: Likelihood) -> tuple[Tensor, Tensor]:
-        """The log-odds at rows X (m, d_x), (members, m, k), and zeros."""
-        f = torch.stack([self._log_odds(member, X) for member in range(self.members)]).to(X.dtype)
-        return f, torch.zeros_like(f)
+    def outputs(self, X: Tensor, likelihood: Likelihood) -> Tensor:
+        """The log-odds at rows X (m, d_x): (members, m, k)."""
+        return torch.stack([self._log_odds(member, X) for member in range(self.members)]).to(X.dtype)
 
-    def functions(self, X: Tensor) -> None:
-        """Nothing is left open: temperatures know better what is."""
+    def variance(self, X: Tensor) -> None:
+        """Nothing is said to be open: temperatures know better what is."""
+
+    def covariance(self, X: Tensor) -> None:
+        """As little."""
 
     def _log_odds(self, member: int, X: Tensor) -> Tensor:
         centre, weight = self.centre[member].numpy(), self.weight[member].numpy()

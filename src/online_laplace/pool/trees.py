@@ -81,19 +81,20 @@ class Trees(NamedTuple):
         """How many there are."""
         return len(self.roots)
 
-    def outputs(self, X: Tensor, likelihood: Likelihood) -> tuple[Tensor, Tensor]:
-        """Averages at rows X as a likelihood has them, mean and log variance or log probabilities; zeros."""
+    def outputs(self, X: Tensor, likelihood: Likelihood) -> Tensor:
+        """Averages at rows X as a likelihood has them: mean and log variance, or logs of probabilities."""
         value, error = self.averages(X)
         if isinstance(likelihood, VaryingGaussian):
-            f = torch.cat([value, log_above(likelihood.floor, error)], dim=-1)
-        else:
-            assert isinstance(likelihood, Categorical)
-            trees, unknown = self.roots.shape[1], IGNORANT_TREES / value.shape[-1]
-            f = ((trees * value + unknown) / (trees + IGNORANT_TREES)).log()
-        return f, torch.zeros_like(f)
+            return torch.cat([value, log_above(likelihood.floor, error)], dim=-1)
+        assert isinstance(likelihood, Categorical)
+        trees, unknown = self.roots.shape[1], IGNORANT_TREES / value.shape[-1]
+        return ((trees * value + unknown) / (trees + IGNORANT_TREES)).log()
 
-    def functions(self, X: Tensor) -> None:
-        """Nothing is left open."""
+    def variance(self, X: Tensor) -> None:
+        """Nothing is open."""
+
+    def covariance(self, X: Tensor) -> None:
+        """As little."""
 
     def of_member(self, member: int) -> Trees:
         """The same nodes, and the roots of one member: (1, t)."""
