@@ -36,11 +36,11 @@ class OnlineLaplaceClassifier(ClassifierMixin, OnlineLaplaceEstimator):  # type:
     """Neural-network classification that learns its weight decay while it trains.
 
     Told nothing of the network, it trains a small pool of candidates: class frequencies, logistic regression,
-    a discriminant analysis, a forest and a few networks. Each candidate's members leave some of the rows out
-    in turn, and what they say of these rows decides how much each candidate counts, and how probabilities
-    follow from it, so that they can be taken at their word. Name a network (`hidden`, `prior`, `members`, …)
-    and it is that network alone, whose members leave out one fold each. Within a network the evidence says
-    how strongly to regularise. Inputs are standardised inside.
+    a discriminant analysis, a forest, a Gaussian process and a few networks. Each candidate's members leave
+    some of the rows out in turn, and what they say of these rows decides how much each candidate counts, and
+    how probabilities follow from it, so that they can be taken at their word. Name a network (`hidden`,
+    `prior`, `members`, …) and it is that network alone, whose members leave out one fold each. Within a
+    network the evidence says how strongly to regularise. Inputs are standardised inside.
 
     Parameters:
         hidden: Units of the hidden layers of one network, such as 20 or (20, 20); () is logistic regression.

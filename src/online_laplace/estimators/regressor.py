@@ -34,12 +34,12 @@ from online_laplace.pool.numbers import Numbers
 class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: ignore[misc]
     """Neural-network regression that learns its noise level and weight decay while it trains.
 
-    Told nothing of the network, it trains a small pool of candidates: a constant, a line, trees and a few
-    networks. Each candidate's members leave some of the rows out in turn, and what they say of these rows
-    decides how much each candidate counts; no row is lost to a validation set. Name a network (`hidden`,
-    `prior`, `members`, …) and it is that network alone, trained on all rows. Within a network the evidence
-    says how strongly to regularise and how noisy the target is. Predictions come with error bars. Inputs and
-    target are standardised inside; everything comes out in the target's units.
+    Told nothing of the network, it trains a small pool of candidates: a constant, a line, trees, a Gaussian
+    process and a few networks. Each candidate's members leave some of the rows out in turn, and what they say
+    of these rows decides how much each candidate counts; no row is lost to a validation set. Name a network
+    (`hidden`, `prior`, `members`, …) and it is that network alone, trained on all rows. Within a network the
+    evidence says how strongly to regularise and how noisy the target is. Predictions come with error bars.
+    Inputs and target are standardised inside; everything comes out in the target's units.
 
     Parameters:
         hidden: Units of the hidden layers of one network, such as 50 or (50, 50). Naming this or one of the
