@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from online_laplace import OnlineLaplaceClassifier, OnlineLaplaceRegressor
 from online_laplace.curvature import exact
 from online_laplace.ensemble.architecture import Architecture
 from online_laplace.likelihood import Gaussian
@@ -21,6 +22,7 @@ from online_laplace.model.network import initial_weights
 from online_laplace.pool.candidates import CONSTANT, LINEAR, Candidate, Preset, arcs
 from online_laplace.pool.classes import HeldOutProbabilities
 from online_laplace.pool.folds import LeftOut, assign_blocks, together
+from online_laplace.pool.members import Members
 from online_laplace.pool.narrowing import MOST_LOST, HeldOutComponents, inwards
 from online_laplace.pool.numbers import Numbers
 from online_laplace.pool.pool import Problem, train_pool
@@ -399,3 +401,31 @@ def test_a_constant_of_little_weight_does_not_widen_every_row():
         ]
         line, constant = weighted(entries, rows)
         assert constant.weight == pytest.approx(share) and line.weight == pytest.approx(1 - share)
+
+
+def test_of_many_rows_some_say_which_form_and_temperature_suit_all(monkeypatch):
+    random = np.random.default_rng(0)
+    X = random.normal(size=(300, 2))
+    labels = (X[:, 0] + 0.5 * random.normal(size=300) > 0).astype(int)
+    quick = {"preset": "fast", "max_steps": 4, "random_state": 0}
+    all_rows = OnlineLaplaceClassifier(**quick).fit(X, labels)
+    monkeypatch.setattr("online_laplace.pool.classes.CHOSEN_BY", 40)
+    some_rows = OnlineLaplaceClassifier(**quick).fit(X, labels)
+    assert not np.array_equal(all_rows.predict_proba(X), some_rows.predict_proba(X))
+    np.testing.assert_allclose(all_rows.predict_proba(X), some_rows.predict_proba(X), atol=0.1)
+
+
+def test_how_long_a_step_takes_is_measured_on_some_of_the_rows(monkeypatch):
+    seen = []
+    train = Members.train
+
+    def watched(self, length, *arguments, **options):
+        seen.append(self.rows.n)
+        return train(self, length, *arguments, **options)
+
+    monkeypatch.setattr("online_laplace.pool.pool.MEASURED_ROWS", 50)
+    monkeypatch.setattr(Members, "train", watched)
+    X = np.random.default_rng(0).normal(size=(120, 2))
+    model = OnlineLaplaceRegressor(preset="fast", time_limit=60, max_steps=2, random_state=0)
+    model.fit(X, X[:, 0], sample_weight=np.arange(120) % 3 + 1.0)
+    assert min(seen[:2]) == max(seen[:2]) == 40 and set(seen[2:]) == {120}

@@ -161,6 +161,20 @@ def test_few_centres_stand_for_many_rows():
     assert rmse[0] < 0.13 and rmse[1] < 1.1 * rmse[0] and rmse[2] > 1.5 * rmse[0]
 
 
+@pytest.mark.parametrize("seconds", [0.0, 1e-6, 1e9])
+def test_where_time_is_short_the_first_centres_stand_for_all(seconds):
+    (X, y), new = smooth(400), torch.from_numpy(smooth(50, seed=1)[0])
+    learnt = Process(centres=100).learn(X, y, np.ones(400), np.arange(400) % 7, 0, seconds)
+    centres = learnt.centre.shape[1]
+    assert centres == 100 if seconds > 1 else 10 <= centres < 100
+    again = Process(centres=centres).learn(X, y, np.ones(400), np.arange(400) % 7, 0, FOREVER)
+    if seconds > 1:
+        torch.testing.assert_close(
+            learnt.outputs(new, VaryingGaussian()), again.outputs(new, VaryingGaussian())
+        )
+    assert learnt.outputs(new, VaryingGaussian()).isfinite().all()
+
+
 @pytest.mark.parametrize("kind", [Process, ClassProcess])
 def test_a_row_of_weight_two_is_a_row_given_twice_in_any_order(kind):
     X, y = smooth(50)

@@ -7,10 +7,13 @@ blocks, without learning anything again.
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
+import torch
+from torch import Tensor
+from torch.linalg import solve_triangular
 
 from online_laplace.data.checks import Floats, Integers
 from online_laplace.pool.kernel import Kernel
@@ -19,6 +22,10 @@ from online_laplace.pool.kernel import Kernel
 MOST_TO_CHOOSE_FROM = 2_000
 # Of the kernel's own variance, so that its matrix has a factor.
 JITTER = 1e-9
+# How many times as long as the first pass over the rows both take, the second of which factorises.
+PASSES = 3
+# The fewest centres, however little time there is.
+FEWEST = 10
 
 
 @dataclass(frozen=True)
@@ -31,9 +38,9 @@ class Learned:
     """
 
     centre: Floats
-    L: Floats
-    H: Floats
-    told: Floats
+    L: Tensor
+    H: Tensor
+    told: Tensor
     mean: Floats
     variance: Floats
 
@@ -46,36 +53,49 @@ def learned(
     blocks: Integers,
     most: int,
     random: np.random.Generator,
+    seconds: float = math.inf,
 ) -> Learned:
-    """Rows X (n, d_x), y (n, k), of weight (n,), each in one of `blocks`, by at most so many centres."""
+    """Rows X (n, d_x), y (n, k), of weight (n,), each in one of `blocks`, by at most so many centres.
+
+    By fewer, the first of them, where `seconds` would not suffice, to judge from one block of the rows.
+    """
+    ends = time.perf_counter() + seconds
     centre = X[_chosen(kernel, X, most, random)]
     K = kernel.between(centre, centre)
     K[np.diag_indices(len(K))] += JITTER * kernel.alone(centre)
-    L = cholesky(K, lower=True, check_finite=False)
+    L = torch.linalg.cholesky(torch.from_numpy(K))
+    targets, counted = torch.from_numpy(y), torch.from_numpy(weight / kernel.noise)
     each = [np.flatnonzero(blocks == block) for block in np.unique(blocks)]
-    counted = weight / kernel.noise
 
-    def functions(rows: Integers) -> Floats:
-        found: Floats = solve_triangular(L, kernel.between(centre, X[rows]), lower=True, check_finite=False)
-        return found
+    def told_by(rows: Integers) -> tuple[Tensor, Tensor, Tensor]:
+        """Φ of some rows, Φ N⁻¹ Φᵀ and Φ N⁻¹ y."""
+        phi = solve_triangular(L, torch.from_numpy(kernel.between(centre, X[rows])), upper=False)
+        known = phi * counted[rows]
+        return phi, known @ phi.T, known @ targets[rows]
 
-    H, told = np.eye(len(K)), np.zeros((len(K), y.shape[1]))
+    if seconds < math.inf:
+        began = time.perf_counter()
+        told_by(each[0])
+        needed = PASSES * (time.perf_counter() - began) * len(X) / len(each[0])
+        share = max(ends - time.perf_counter(), 0.0) / needed
+        # Products take the square of their number.
+        count = max(math.ceil(min(share, 1.0) ** 0.5 * len(centre)), min(FEWEST, len(centre)))
+        centre, L = centre[:count], L[:count, :count]
+    H, told = torch.eye(len(L), dtype=L.dtype), L.new_zeros(len(L), y.shape[1])
     for rows in each:
-        phi = functions(rows)
-        H += (phi * counted[rows]) @ phi.T
-        told += (phi * counted[rows]) @ y[rows]
+        _, seen, of_targets = told_by(rows)
+        H += seen
+        told += of_targets
     mean, variance = np.empty_like(y), np.empty(len(y))
     for rows in each:
-        phi = functions(rows)
-        seen = (phi * counted[rows]) @ phi.T
-        factor = cholesky(H - seen, lower=True, overwrite_a=True, check_finite=False)
-        others = told - (phi * counted[rows]) @ y[rows]
-        known = solve_triangular(factor, np.column_stack([others, phi]), lower=True, check_finite=False)
+        phi, seen, of_targets = told_by(rows)
+        factor = torch.linalg.cholesky(H - seen)
+        known = solve_triangular(factor, torch.cat([told - of_targets, phi], dim=1), upper=False)
         others, new = known[:, : y.shape[1]], known[:, y.shape[1] :]
-        mean[rows] = new.T @ others
+        mean[rows] = (new.T @ others).numpy()
         # What no function of the centres can be at a row is open, too.
-        beyond = np.maximum(kernel.alone(X[rows]) - np.square(phi).sum(0), 0)
-        variance[rows] = np.square(new).sum(0) + beyond + kernel.noise
+        beyond = np.maximum(kernel.alone(X[rows]) - phi.square().sum(0).numpy(), 0)
+        variance[rows] = new.square().sum(0).numpy() + beyond + kernel.noise
     return Learned(centre, L, H, told, mean, variance)
 
 

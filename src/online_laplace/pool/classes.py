@@ -22,6 +22,9 @@ from online_laplace.pool.weighting import Entry, Judged
 from online_laplace.predictive.forms import FORMS, log_probabilities, tempered
 from online_laplace.types import Rows
 
+# By so many rows of each member a form and temperatures are chosen: some forms take long, and more would not
+# tell more.
+CHOSEN_BY = 2_000
 # The temperatures tried. Below one, probabilities are sharper than a form's own.
 _SHARPER = (0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
 TEMPERATURES = (*_SHARPER, 1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5)
@@ -57,10 +60,11 @@ class Classes:
         used, rows = [entry for entry in entries if entry.weight > 0], problem.rows
         parts, there = [], torch.zeros(0)
         for entry in used:
-            (form, temperature), said = entry.judged.choice, entry.stage.said
+            form, temperature = entry.judged.choice
+            said, left_out = _some(entry.stage.said, problem.left_out)
             log_p = log_probabilities(form, said["f"], said["covariance"], temperature)
             mixed = torch.logsumexp(log_p, 1) - math.log(log_p.shape[1])
-            by_row, there = problem.left_out.by_row(mixed, rows.n)
+            by_row, there = left_out.by_row(mixed, rows.n)
             parts.append(math.log(entry.weight) + by_row)
         if not there.any():
             return 1.0
@@ -121,19 +125,32 @@ def choose(said: Mapping[str, Tensor], rows: Rows, left_out: LeftOut, form: str)
     its logarithm over rows, each by its weight, and of that of the prior of log T, N(0, LOG_TEMPERATURE²).
     """
     counted = torch.ones_like(rows.y[:, 0]) if rows.weight is None else rows.weight
-    best: tuple[float, Judged] | None = None
     forms = FORMS if form == "auto" else (form,)
     if not said["covariance"].any():  # nothing is left open, as by a forest, and all forms are one
         forms = ("plug-in",)
+    few, few_left_out = _some(said, left_out)
+    best: tuple[float, str, float] | None = None
     for each in forms:
-        log_p = log_probabilities(each, said["f"], said["covariance"])
+        log_p = log_probabilities(each, few["f"], few["covariance"])
         for temperature in TEMPERATURES:
-            mixed = torch.logsumexp(tempered(log_p, temperature), 1) - math.log(log_p.shape[1])
-            own = (said["y"][:, 0] * mixed).sum(-1, keepdim=True)
-            density = mean_density(*left_out.by_row(own, rows.n))
+            density = _density(tempered(log_p, temperature), few["y"], few_left_out, rows.n)
             prior = -0.5 * (math.log(temperature) / LOG_TEMPERATURE) ** 2
             score = float(counted @ density[:, 0]) + prior
             if best is None or score > best[0]:
-                best = (score, Judged(density, None, (each, temperature)))
+                best = score, each, temperature
     assert best is not None
-    return best[1]
+    _, chosen, temperature = best
+    log_p = log_probabilities(chosen, said["f"], said["covariance"], temperature)
+    return Judged(_density(log_p, said["y"], left_out, rows.n), None, (chosen, temperature))
+
+
+def _density(log_p: Tensor, y: Tensor, left_out: LeftOut, n: int) -> Tensor:
+    """The log probability (n, 1) of every row's class, of those (r, c, b, k) by networks that left it out."""
+    mixed = torch.logsumexp(log_p, 1) - math.log(log_p.shape[1])
+    return mean_density(*left_out.by_row((y[:, 0] * mixed).sum(-1, keepdim=True), n))
+
+
+def _some(said: Mapping[str, Tensor], left_out: LeftOut) -> tuple[dict[str, Tensor], LeftOut]:
+    """What was said of at most `CHOSEN_BY` rows of each member, evenly from all that it left out."""
+    step = max(1, -(-left_out.outside.shape[1] // CHOSEN_BY))
+    return {name: values[:, :, ::step] for name, values in said.items()}, left_out.every(step)

@@ -125,6 +125,11 @@ class LeftOut:
         inside, counts, outside, counts_outside = (values[chosen] for values in each)
         return LeftOut(inside, counts, outside, counts_outside, self.blocks)
 
+    def every(self, step: int) -> LeftOut:
+        """The same with every so many of the rows that each member leaves out."""
+        outside, counts = (values[:, ::step] for values in (self.outside, self.counts_outside))
+        return LeftOut(self.inside, self.counts, outside, counts, self.blocks)
+
     def training(self, rows: Rows) -> Rows:
         """What each member trains on: X (members, a, d_x)."""
         weight = self.counts if rows.weight is None else self.counts * rows.weight[self.inside]

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_solve, lapack
+import torch
 from scipy.optimize import minimize
 
 from online_laplace.data.checks import Floats
@@ -102,19 +102,16 @@ def minus_log_evidence(kernel: Kernel, X: Floats, y: Floats, weight: Floats) -> 
     K = kernel.linear * products
     K += kernel.smooth * matern
     K[np.diag_indices(n)] += kernel.noise / weight
-    factor, failed = lapack.dpotrf(K, lower=1, clean=0, overwrite_a=1)
+    # torch's, since SciPy's would hold up other threads, which learn other members.
+    factor, failed = torch.linalg.cholesky_ex(torch.from_numpy(K))
     if failed:
         return math.inf, np.zeros(len(kernel.length) + 3)
-    told = cho_solve((factor, True), y, check_finite=False)
+    inverse = torch.cholesky_inverse(factor).numpy()
+    told = inverse @ y
     repeated = k * (float(weight.sum()) - n)
-    half_log_det = k * float(np.log(factor.diagonal()).sum())
+    half_log_det = k * float(factor.diagonal().log().sum())
     value = half_log_det + 0.5 * float(np.sum(y * told)) + 0.5 * repeated * math.log(kernel.noise)
-    inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
-    # ∂/∂K of the loss: ½ (k K⁻¹ − K⁻¹ y yᵀ K⁻¹). LAPACK made the lower triangle of the inverse alone.
-    inverse = np.tril(inverse)
-    inverse += np.tril(inverse, -1).T
-    slope = inverse
-    slope *= k
+    slope = k * inverse  # ∂/∂K of the loss: ½ (k K⁻¹ − K⁻¹ y yᵀ K⁻¹)
     slope -= told @ told.T
     slope *= 0.5
     by_square *= slope

@@ -25,6 +25,10 @@ from online_laplace.pool.views import VIEWS
 from online_laplace.pool.weighting import Entry, Judged, weighted
 from online_laplace.types import Rows
 
+# What a network is trained for at least.
+ONE_STEP: dict[str, Any] = {"lengths": (1,), "snapshots": 1, "refit": 0}
+# Rows on which it is measured how long a step takes: of a large table one takes seconds.
+MEASURED_ROWS = 1_000
 # A stage of less weight than this does not promise that a longer one would have more.
 PROMISING_WEIGHT = 0.1
 
@@ -45,6 +49,15 @@ class Problem:
         """The rows as a candidate sees them."""
         X = self.rows.X
         return replace(self.rows, X=VIEWS[candidate.view](X)(X))
+
+    def of_some_rows(self, most: int, members: int) -> Problem:
+        """The same for at most so many rows, evenly from all, of which no member leaves any out."""
+        some = slice(None, None, -(-self.rows.n // most))
+        weight = None if self.rows.weight is None else self.rows.weight[some]
+        rows = Rows(self.rows.X[some], self.rows.y[some], weight)
+        return replace(
+            self, rows=rows, left_out=LeftOut.of(self.left_out.blocks[some], [[]] * members, rows.X)
+        )
 
     def model(self, candidate: Candidate) -> Model:
         """The model of a candidate."""
@@ -124,7 +137,7 @@ def train_pool(
     candidate is trained longer where there is time for it, to judge from the steps it has taken.
     """
     ends = time.perf_counter() + seconds
-    candidates = list(preset.candidates)
+    candidates, rate = list(preset.candidates), 0.0
     if watching is not None or seconds < float("inf"):
         rate = _seconds_per_work(problem, preset, seeds, n_jobs)
         remaining = ends - time.perf_counter()
@@ -145,7 +158,10 @@ def train_pool(
             if place == 0 and not _is_line(candidate):
                 remaining *= _share(problem, preset, candidate, candidates)
             # A constant and a line take no time to speak of.
-            missing = (length - members.step) * members.step_seconds
+            if members.step == 0 and candidate.is_network:
+                missing = rate * sum(_work(problem, replace(preset, **ONE_STEP), [candidate]))
+            else:
+                missing = (length - members.step) * members.step_seconds
             if entries and not _is_line(candidate) and missing > remaining:
                 continue  # there is something to predict with, and no time for more of this
             told = None if watching is None else partial(watching.on_step, candidate)
@@ -201,13 +217,14 @@ def _work(problem: Problem, preset: Preset, candidates: Sequence[AnyCandidate]) 
 
 
 def _seconds_per_work(problem: Problem, preset: Preset, seeds: Sequence[int], n_jobs: int | None) -> float:
-    """How long a unit of work takes here, from two steps of the first network."""
+    """How long a unit of work takes here, from two steps of the first network on some of the rows."""
     candidate = next((c for c in preset.candidates if c.is_network), preset.candidates[0])
     some = seeds[: side_by_side(problem.rows.X.device.type, len(seeds))]
+    problem = problem.of_some_rows(MEASURED_ROWS, len(some))
     members = problem.members(candidate, some)
     for _ in range(2):  # libraries set themselves up in the first
         members.train(members.step + 2, 1, preset.update_every, n_jobs=n_jobs)
-    step = replace(preset, lengths=(2,), snapshots=1, members=len(some), refit=0)
+    step = replace(preset, lengths=(2,), snapshots=1, members=len(some), left_out=0, refit=0)
     return 2 * members.step_seconds / sum(_work(problem, step, [candidate]))
 
 

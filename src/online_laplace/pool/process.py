@@ -6,13 +6,13 @@ that was grown on squared errors of blocks of rows, each predicted without it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from scipy.linalg import eigh, solve_triangular
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -150,16 +150,18 @@ class Process(Learner):
     def learn(
         self, X: Floats, y: Floats, weight: Floats, blocks: Integers, seed: int, seconds: float
     ) -> Processes:
-        """The kernel by some of the rows, within `seconds`, the process by all."""
+        """The kernel by some of the rows, the process by all, within `seconds`."""
         X, y, weight, blocks = without_repetition(X, y, weight, blocks)
         random = np.random.default_rng(seed)
-        kernel = kernel_of_some(X, y, random, seconds)
-        known = learned(kernel, X, y, weight, blocks, self.centres, random)
+        ends = time.perf_counter() + seconds
+        kernel = kernel_of_some(X, y, random, seconds / 2)
+        left = ends - time.perf_counter()
+        known = learned(kernel, X, y, weight, blocks, self.centres, random, left)
         squares = np.square(y - known.mean) / known.variance[:, None]
         weights, root = _in_terms_of_the_kernel(known)
-        scale = np.array([kernel.smooth, kernel.linear, kernel.noise])
-        arrays = (known.centre, weights, root, kernel.length, scale)
-        tensors = [torch.from_numpy(np.ascontiguousarray(values)).unsqueeze(0) for values in arrays]
+        scale = weights.new_tensor([kernel.smooth, kernel.linear, kernel.noise])
+        centre, length = torch.from_numpy(known.centre), torch.from_numpy(kernel.length)
+        tensors = [values.contiguous().unsqueeze(0) for values in (centre, weights, root, length, scale)]
         return Processes._make([*tensors, *Trees.of_one(grown_on(squares, X, weight, random))])
 
     def work(self, rows: int, features: int, targets: int) -> float:
@@ -187,11 +189,11 @@ def work_of_looks(rows: int, features: int) -> float:
     return float(LOOKS * few**2 * (few + 2 * features + 60))
 
 
-def _in_terms_of_the_kernel(known: Learned) -> tuple[Floats, Floats]:
+def _in_terms_of_the_kernel(known: Learned) -> tuple[Tensor, Tensor]:
     """The weights (c, k) of the mean, and the root (r, c) of what is known of the function."""
-    size, axes = eigh(known.H - np.eye(len(known.H)), check_finite=False)
-    told = axes.T @ known.told / (1 + size[:, None])
-    back = solve_triangular(known.L, axes, lower=True, trans="T", check_finite=False)
+    size, axes = torch.linalg.eigh(known.H - torch.eye(len(known.H), dtype=known.H.dtype))
+    told = axes.T @ known.told / (1 + size.unsqueeze(-1))
+    back = torch.linalg.solve_triangular(known.L.T, axes, upper=True)
     kept = size > NEGLIGIBLE
     kept[-1] = True  # the largest, so that there is one
-    return back @ told, (back * np.sqrt(np.maximum(size, 0) / (1 + size)))[:, kept].T
+    return back @ told, (back * (size.clamp(min=0) / (1 + size)).sqrt())[:, kept].T

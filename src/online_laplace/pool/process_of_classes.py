@@ -6,12 +6,12 @@ and classes share one kernel; how much sharper than its means probabilities are,
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 from torch import Tensor
@@ -96,14 +96,16 @@ class ClassProcess(Learner):
     def learn(
         self, X: Floats, y: Floats, weight: Floats, blocks: Integers, seed: int, seconds: float
     ) -> ClassProcesses:
-        """The kernel by some of the rows, within `seconds`, the process and its sharpness by all."""
+        """The kernel by some of the rows, the process and its sharpness by all, within `seconds`."""
         X, y, weight, blocks = without_repetition(X, y, weight, blocks)
         random = np.random.default_rng(seed)
         shares = np.average(y, axis=0, weights=weight)
         std = max(float(np.sqrt(np.mean(shares * (1 - shares)))), np.finfo(float).tiny)  # one class alone
         scaled = (y - shares) / std
-        kernel = kernel_of_some(X, scaled, random, seconds)
-        known = learned(kernel, X, scaled, weight, blocks, self.centres, random)
+        ends = time.perf_counter() + seconds
+        kernel = kernel_of_some(X, scaled, random, seconds / 2)
+        left = ends - time.perf_counter()
+        known = learned(kernel, X, scaled, weight, blocks, self.centres, random, left)
         sharp = _sharpness(std * known.mean + shares, y, weight)
         arrays = (
             known.centre,
@@ -126,8 +128,8 @@ class ClassProcess(Learner):
 
 def _weights(known: Learned) -> Floats:
     """Those (c, k) of the kernel's functions at the centres."""
-    told = cho_solve(cho_factor(known.H, lower=True, check_finite=False), known.told, check_finite=False)
-    found: Floats = solve_triangular(known.L, told, lower=True, trans="T", check_finite=False)
+    told = torch.cholesky_solve(known.told, torch.linalg.cholesky(known.H))
+    found: Floats = torch.linalg.solve_triangular(known.L.T, told, upper=True).numpy()
     return found
 
 
