@@ -191,6 +191,7 @@ def test_a_row_of_weight_two_is_a_row_given_twice_in_any_order(kind):
         torch.testing.assert_close(found, again, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("weight", [1e-2, 1.0, 1e11])
 @pytest.mark.parametrize("kind", [Process, ClassProcess])
 @pytest.mark.parametrize(
     "X",
@@ -203,13 +204,14 @@ def test_a_row_of_weight_two_is_a_row_given_twice_in_any_order(kind):
         np.random.default_rng(0).normal(size=(12, 2)) * 1e-12,
     ],
 )
-def test_there_is_a_prediction_whatever_the_rows_are(kind, X):
+def test_there_is_a_prediction_whatever_the_rows_are(kind, X, weight):
     y = np.arange(len(X)) % 2
     targets = (2.0 * y - 1)[:, None] if kind is Process else np.eye(2)[y]
     likelihood, check = (
         (VaryingGaussian(), check_processes) if kind is Process else (Categorical(2), check_class_processes)
     )
-    learnt = kind().learn(X, targets, np.ones(len(X)), np.arange(len(X)) % 5, 0, FOREVER)
+    weights = np.where(np.arange(len(X)) % 3, 1.0, weight)
+    learnt = kind().learn(X, targets, weights, np.arange(len(X)) % 5, 0, FOREVER)
     check("", learnt._asdict(), X.shape[1], targets.shape[1])
     new = torch.from_numpy(np.concatenate([X, X + 1, X + 1e3, X + 1e60]))
     f, covariance = Predictor(learnt, likelihood).outputs(new)

@@ -22,6 +22,10 @@ from online_laplace.pool.kernel import Kernel
 MOST_TO_CHOOSE_FROM = 2_000
 # Of the kernel's own variance, so that its matrix has a factor.
 JITTER = 1e-9
+# Added where rounding asks for it.
+LEAST_JITTER = 1e-14
+# What a row counts as beside the variance of the targets: if it were known better, digits would be lost.
+MOST_COUNTED = 1e9
 # How many times as long as the first pass over the rows both take, the second of which factorises.
 PASSES = 3
 # The fewest centres, however little time there is.
@@ -62,9 +66,9 @@ def learned(
     ends = time.perf_counter() + seconds
     centre = X[_chosen(kernel, X, most, random)]
     K = kernel.between(centre, centre)
-    K[np.diag_indices(len(K))] += JITTER * kernel.alone(centre)
-    L = torch.linalg.cholesky(torch.from_numpy(K))
-    targets, counted = torch.from_numpy(y), torch.from_numpy(weight / kernel.noise)
+    L = factor_of(torch.from_numpy(K), JITTER)
+    targets = torch.from_numpy(y)
+    counted = torch.from_numpy(np.minimum(weight / kernel.noise, MOST_COUNTED))
     each = [np.flatnonzero(blocks == block) for block in np.unique(blocks)]
 
     def told_by(rows: Integers) -> tuple[Tensor, Tensor, Tensor]:
@@ -89,7 +93,7 @@ def learned(
     mean, variance = np.empty_like(y), np.empty(len(y))
     for rows in each:
         phi, seen, of_targets = told_by(rows)
-        factor = torch.linalg.cholesky(H - seen)
+        factor = factor_of(H - seen)
         known = solve_triangular(factor, torch.cat([told - of_targets, phi], dim=1), upper=False)
         others, new = known[:, : y.shape[1]], known[:, y.shape[1] :]
         mean[rows] = (new.T @ others).numpy()
@@ -97,6 +101,15 @@ def learned(
         beyond = np.maximum(kernel.alone(X[rows]) - phi.square().sum(0).numpy(), 0)
         variance[rows] = new.square().sum(0).numpy() + beyond + kernel.noise
     return Learned(centre, L, H, told, mean, variance)
+
+
+def factor_of(A: Tensor, jitter: float = 0.0) -> Tensor:
+    """The factor of A with so much more of its diagonal, or with as little more as it takes."""
+    while True:
+        found, failed = torch.linalg.cholesky_ex(A + torch.diag(jitter * A.diagonal()))
+        if not failed or jitter > 1:
+            return found
+        jitter = max(100 * jitter, LEAST_JITTER)
 
 
 def _chosen(kernel: Kernel, X: Floats, most: int, random: np.random.Generator) -> Integers:

@@ -20,7 +20,7 @@ from torch.nn.functional import pad
 from online_laplace.data.checks import Floats, Integers
 from online_laplace.likelihood.base import Likelihood
 from online_laplace.pool.at_once import Learner
-from online_laplace.pool.centres import Learned, learned
+from online_laplace.pool.centres import Learned, factor_of, learned
 from online_laplace.pool.kernel import Kernel
 from online_laplace.pool.process import AT_A_TIME, MOST_COLUMNS, kernel_of_some, work_of_looks
 from online_laplace.pool.trees import without_repetition
@@ -128,7 +128,7 @@ class ClassProcess(Learner):
 
 def _weights(known: Learned) -> Floats:
     """Those (c, k) of the kernel's functions at the centres."""
-    told = torch.cholesky_solve(known.told, torch.linalg.cholesky(known.H))
+    told = torch.cholesky_solve(known.told, factor_of(known.H))
     found: Floats = torch.linalg.solve_triangular(known.L.T, told, upper=True).numpy()
     return found
 
