@@ -102,7 +102,7 @@ class FittedAtOnce:
 
     def _means(self, rows: Tensor) -> Tensor:
         """Every member's mean on the scale of training, its first outputs: (members, m, k)."""
-        return self.predictor.values(rows)[..., : self.rows.targets]
+        return self.predictor.means(rows, self.rows.targets)
 
     def _tensor(self, X: Floats) -> Tensor:
         return torch.from_numpy(self.inputs.transform(X)).to(self.rows.X)

@@ -24,6 +24,9 @@ class Learnt(Protocol):
     def outputs(self, X: Tensor, likelihood: Likelihood) -> Tensor:
         """The outputs (members, m, k) that the likelihood knows, at rows X (m, d_x) on the CPU."""
 
+    def means(self, X: Tensor) -> Tensor | None:
+        """The means alone, (members, m, k), where they take less; else None."""
+
     def variance(self, X: Tensor) -> Tensor | None:
         """What is open of the means at rows X (m, d_x), (members, m, k); None where nothing is."""
 
@@ -79,6 +82,11 @@ class Predictor:
     def values(self, X: Tensor) -> Tensor:
         """The outputs alone."""
         return self.learnt.outputs(X.reshape(-1, X.shape[-1]).cpu(), self.likelihood).to(X)
+
+    def means(self, X: Tensor, targets: int) -> Tensor:
+        """The means (members, m, k) of so many targets, the first outputs."""
+        found = self.learnt.means(X.cpu())
+        return self.values(X)[..., :targets] if found is None else found.to(X)
 
     def covariance(self, X: Tensor) -> Tensor | None:
         """The covariance of the means at rows X (m, d_x), (members, k, m, m); None where nothing is open."""

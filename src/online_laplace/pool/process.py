@@ -31,8 +31,8 @@ CENTRES = 500
 ROWS_OF_KERNEL = 500
 # With more columns the lengths of a kernel, one for each, are too many to be learnt from so few rows.
 MOST_COLUMNS = 200
-# Eigenvalues of what rows tell, noise being one, that are as good as none.
-NEGLIGIBLE = 1e-6
+# Of what is known of the function at an average row, what may be left out: this share of the noise.
+NEGLIGIBLE = 0.01
 # How often the evidence of a kernel is looked at.
 LOOKS = 60
 # Rows that are predicted at a time: what is made of them stays in the cache.
@@ -75,9 +75,12 @@ class Processes(NamedTuple):
         """Mean and log variance of the noise at rows X (m, d_x): (members, m, 2k)."""
         assert isinstance(likelihood, VaryingGaussian)
         noise = self.scale[:, -1].view(-1, 1, 1).to(X.dtype) * self._times(X)
+        return torch.cat([self.means(X), log_above(likelihood.floor, noise)], dim=-1)
+
+    def means(self, X: Tensor) -> Tensor:
+        """The means alone, for which no tree is asked: (members, m, k)."""
         weight = self.weight.numpy()
-        mean = self._by_rows(X, lambda member, rows: self._k(member, rows) @ weight[member])
-        return torch.cat([mean, log_above(likelihood.floor, noise)], dim=-1)
+        return self._by_rows(X, lambda member, rows: self._k(member, rows) @ weight[member])
 
     def variance(self, X: Tensor) -> Tensor:
         """What is open of the means at rows X (m, d_x): (members, m, k)."""
@@ -158,7 +161,7 @@ class Process(Learner):
         left = ends - time.perf_counter()
         known = learned(kernel, X, y, weight, blocks, self.centres, random, left)
         squares = np.square(y - known.mean) / known.variance[:, None]
-        weights, root = _in_terms_of_the_kernel(known)
+        weights, root = _in_terms_of_the_kernel(known, float(weight.sum()))
         scale = weights.new_tensor([kernel.smooth, kernel.linear, kernel.noise])
         centre, length = torch.from_numpy(known.centre), torch.from_numpy(kernel.length)
         tensors = [values.contiguous().unsqueeze(0) for values in (centre, weights, root, length, scale)]
@@ -189,11 +192,13 @@ def work_of_looks(rows: int, features: int) -> float:
     return float(LOOKS * few**2 * (few + 2 * features + 60))
 
 
-def _in_terms_of_the_kernel(known: Learned) -> tuple[Tensor, Tensor]:
+def _in_terms_of_the_kernel(known: Learned, rows: float) -> tuple[Tensor, Tensor]:
     """The weights (c, k) of the mean, and the root (r, c) of what is known of the function."""
     size, axes = torch.linalg.eigh(known.H - torch.eye(len(known.H), dtype=known.H.dtype))
     told = axes.T @ known.told / (1 + size.unsqueeze(-1))
     back = torch.linalg.solve_triangular(known.L.T, axes, upper=True)
-    kept = size > NEGLIGIBLE
-    kept[-1] = True  # the largest, so that there is one
-    return back @ told, (back * (size.clamp(min=0) / (1 + size)).sqrt())[:, kept].T
+    # A direction of this size lowers the variance of the rows by noise · size² / (1 + size), in sum.
+    size = size.clamp(min=0)  # below zero by rounding
+    left_out = (size.square() / (1 + size)).cumsum(0) <= NEGLIGIBLE * rows
+    left_out[-1] = False  # the largest, so that there is one
+    return back @ told, (back * (size / (1 + size)).sqrt())[:, ~left_out].T

@@ -55,6 +55,9 @@ class ClassProcesses(NamedTuple):
         """The log-odds at rows X (m, d_x): (members, m, k)."""
         return torch.stack([self._log_odds(member, X) for member in range(self.members)]).to(X.dtype)
 
+    def means(self, X: Tensor) -> None:
+        """They take as long as all outputs."""
+
     def variance(self, X: Tensor) -> None:
         """Nothing is said to be open: temperatures know better what is."""
 

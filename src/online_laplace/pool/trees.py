@@ -90,6 +90,9 @@ class Trees(NamedTuple):
         trees, unknown = self.roots.shape[1], IGNORANT_TREES / value.shape[-1]
         return ((trees * value + unknown) / (trees + IGNORANT_TREES)).log()
 
+    def means(self, X: Tensor) -> None:
+        """They take as long as all outputs."""
+
     def variance(self, X: Tensor) -> None:
         """Nothing is open."""
 
