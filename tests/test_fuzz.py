@@ -29,8 +29,8 @@ def target(tmp_path_factory):
 def test_the_files_are_read_before_anything_is_done_to_them(target):
     for kind in MODELS:
         target._use_model(target.folder / kind)
-    kinds = {"pool": {"trees", "stages", "centres"}, "classes": {"densities", "class_centres"}}
-    for kind, words in kinds.items():  # all that is learnt at once
+    kinds = {"pool": {"trees", "centres"}, "classes": {"densities", "class_centres"}}
+    for kind, words in kinds.items():  # what is learnt at once, of boosted trees as of a forest
         parts = json.loads((target.folder / kind / "model.json").read_bytes())["pool"]["parts"]
         assert words <= {word for part in parts for word in part}
     _use_results(target.folder / "store")
