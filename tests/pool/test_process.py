@@ -20,7 +20,7 @@ from online_laplace.likelihood import Categorical, VaryingGaussian
 from online_laplace.pool import kernel as kernels
 from online_laplace.pool.at_once import Predictor
 from online_laplace.pool.candidates import CLASS_PRESETS, PRESETS, fitting
-from online_laplace.pool.centres import learned
+from online_laplace.pool.centres import factor_of, learned
 from online_laplace.pool.kernel import Kernel, learn_kernel, minus_log_evidence
 from online_laplace.pool.process import MOST_COLUMNS, Process, Processes
 from online_laplace.pool.process_of_classes import ClassProcess, ClassProcesses
@@ -130,6 +130,14 @@ def test_with_a_centre_for_every_row_all_is_that_of_the_exact_process(seed, k):
         np.testing.assert_allclose(known.mean[away], between @ np.linalg.solve(K, y[~away]), atol=1e-5)
         variance = kernel.alone(X[away]) - np.sum(between.T * np.linalg.solve(K, between.T), 0)
         np.testing.assert_allclose(known.variance[away], variance + kernel.noise, atol=1e-5)
+
+
+def test_a_matrix_that_rounding_has_bent_has_a_factor_and_one_that_is_none_is_refused():
+    ones = torch.ones(5, 5, dtype=torch.float64)
+    L = factor_of(ones - 1e-15 * torch.eye(5))
+    torch.testing.assert_close(L @ L.T, ones)
+    with pytest.raises(torch.linalg.LinAlgError):
+        factor_of(-ones)
 
 
 def test_predictions_are_those_of_the_exact_process_times_what_trees_know(monkeypatch):

@@ -104,12 +104,16 @@ def learned(
 
 
 def factor_of(A: Tensor, jitter: float = 0.0) -> Tensor:
-    """The factor of A with so much more of its diagonal, or with as little more as it takes."""
-    while True:
+    """The factor of A with so much more of its diagonal, or with as little more as it takes.
+
+    Raises torch's LinAlgError where twice the diagonal does not do: A is then no matrix of products.
+    """
+    while jitter < 1:
         found, failed = torch.linalg.cholesky_ex(A + torch.diag(jitter * A.diagonal()))
-        if not failed or jitter > 1:
+        if not failed:
             return found
         jitter = max(100 * jitter, LEAST_JITTER)
+    return torch.linalg.cholesky(A + torch.diag(A.diagonal()))
 
 
 def _chosen(kernel: Kernel, X: Floats, most: int, random: np.random.Generator) -> Integers:
