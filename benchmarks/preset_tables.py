@@ -1,6 +1,6 @@
 """Prints the tables of the presets that the README and docs/default-configuration.md show, from stored runs.
 
-python benchmarks/preset_tables.py scores|paired|coverage|picked|development|cost
+python benchmarks/preset_tables.py scores|paired|coverage|picked|development|further|cost
 """
 
 from __future__ import annotations
@@ -94,24 +94,41 @@ def paired() -> None:
 
 
 def development() -> None:
-    """Log-likelihood on the tables that presets were chosen on, beside peers, and the mean rank of each."""
-    scores: dict[str, dict[str, list[float]]] = {}
-    for fit in fits("presets_development"):
-        scores.setdefault(fit["table"], {}).setdefault(fit["preset"], []).append(fit["log_likelihood"])
-    for table, models in json.loads((DATA / "peers_development.json").read_text())["tables"].items():
-        for model, found in models.items():
-            scores[table][model] = [each["log_likelihood"] for each in found]
+    """The tables that presets were chosen on."""
+    beside_peers("development")
+
+
+def further() -> None:
+    """Tables on which nothing was chosen."""
+    beside_peers("further")
+
+
+def beside_peers(kind: str) -> None:
+    """Log-likelihood and RMSE of `balanced` on tables of a kind, beside peers, and the mean ranks of each."""
+    scores: dict[str, dict[str, list[dict]]] = {}
+    for fit in fits(f"presets_{kind}"):
+        scores.setdefault(fit["table"], {}).setdefault(fit["preset"], []).append(fit)
+    for table, models in json.loads((DATA / f"peers_{kind}.json").read_text())["tables"].items():
+        scores[table] |= models
     models = {"balanced": "balanced", NETWORK: "network of 50 units", **PEERS}
     print("| table | " + " | ".join(models.values()) + " |\n| --- |" + " --- |" * len(models))
-    ranks: dict[str, list[int]] = {model: [] for model in models}
+    ranks: dict[str, dict[str, list[int]]] = {m: {"log_likelihood": [], "rmse": []} for m in models}
     for table in sorted(scores):
-        found = {model: mean(values) for model, values in scores[table].items()}
-        print(f"| {table} | " + " | ".join(f"{found[m]:.3g}" if m in found else "–" for m in models) + " |")
-        if len(found) == len(models):
-            for rank, model in enumerate(sorted(found, key=lambda m: -found[m]), start=1):
-                ranks[model].append(rank)
-    count = len(ranks[NETWORK])
-    cells = (f"{mean(ranks[model]):.2f}" for model in models)
+        found = {
+            model: {name: mean(fit[name] for fit in mine) for name in ("log_likelihood", "rmse")}
+            for model, mine in scores[table].items()
+        }
+        cells = (
+            f"{found[m]['log_likelihood']:.3g}; {found[m]['rmse']:.3g}" if m in found else "–" for m in models
+        )
+        print(f"| {table} | " + " | ".join(cells) + " |")
+        if len(found) < len(models):
+            continue
+        for name, better in (("log_likelihood", -1), ("rmse", 1)):
+            for rank, model in enumerate(sorted(found, key=lambda m: better * found[m][name]), start=1):
+                ranks[model][name].append(rank)
+    count = len(ranks[NETWORK]["rmse"])
+    cells = (f"{mean(ranks[m]['log_likelihood']):.2f}; {mean(ranks[m]['rmse']):.2f}" for m in models)
     print(f"| **mean rank, {count} tables** | " + " | ".join(cells) + " |")
 
 
@@ -134,5 +151,5 @@ def cost() -> None:
 
 
 if __name__ == "__main__":
-    tables = (scores, paired, coverage, picked, development, cost)
+    tables = (scores, paired, coverage, picked, development, further, cost)
     {table.__name__: table for table in tables}[sys.argv[1]]()

@@ -84,6 +84,8 @@ def test_a_member_that_time_stops_has_one_stage_and_stands_beside_the_others():
     mean = torch.full_like(value[0], float(y.mean()))
     torch.testing.assert_close(value[0], mean, rtol=0, atol=RATE * float(np.abs(y - y.mean()).max()))
     assert (error > 0).all() and value[1].var() > 50 * value[0].var()
+    # Of errors there is one tree, which stands for all that there would be.
+    assert 0.5 * y.var() < float(error[0].mean()) < 2 * y.var()
 
 
 def test_several_targets_are_boosted_together():

@@ -50,7 +50,7 @@ class Boosting(Learner):
     ) -> Trees:
         """Boost without each part of the blocks in turn, grow a forest on the errors, and boost on all rows.
 
-        Each of these has its share of `seconds`; after it there are no more stages.
+        Each of these has its share of `seconds`; after it there are no more stages or trees.
         """
         X, y, weight, blocks = without_repetition(X, y, weight, blocks)
         # Of each part, of all rows, and of the forest.
@@ -63,7 +63,8 @@ class Boosting(Learner):
             _, told = self._boosted(X[~away], y[~away], weight[~away], X[away], random, share)
             squares[away] = (y[away] - told) ** 2
         stages, _ = self._boosted(X, y, weight, X[:0], random, share)
-        return _summed(stages, grown_on(squares, X, weight, random), 1 + self.stages + ERROR_TREES)
+        errors = grown_on(squares, X, weight, random, share)
+        return _summed(stages, errors, 1 + self.stages + ERROR_TREES)
 
     def _boosted(
         self, X: Floats, y: Floats, weight: Floats, new: Floats, random: np.random.Generator, seconds: float
@@ -116,30 +117,34 @@ def _rows_of_a_stage(rows: int) -> int:
     return min(rows, MOST_ROWS, max(2 * LEAST_IN_LEAF, round(SHARE_OF_ROWS * rows)))
 
 
-def grown_on(squares: Floats, X: Floats, weight: Floats, random: np.random.Generator) -> list[Tree]:
-    """A forest of squared errors (n, k): trees that know no value."""
+def grown_on(
+    squares: Floats, X: Floats, weight: Floats, random: np.random.Generator, seconds: float
+) -> list[Tree]:
+    """A forest of squared errors (n, k): trees that know no value. After `seconds` only one is grown."""
     from sklearn.tree import ExtraTreeRegressor
 
-    found, leaf = [], fewest_in_leaf(len(X), LEAST_IN_ERROR_LEAF)
+    began, found, leaf = time.perf_counter(), [], fewest_in_leaf(len(X), LEAST_IN_ERROR_LEAF)
     for _ in range(ERROR_TREES):
         grown = ExtraTreeRegressor(min_samples_leaf=leaf, random_state=int(random.integers(2**31 - 1)))
         grown.fit(X, squares, sample_weight=weight)
         error = grown.tree_.value[:, :, 0]
         found.append(Tree.of(grown.tree_, np.zeros_like(error), error))
+        if time.perf_counter() - began > seconds:
+            break
     return found
 
 
 def _summed(stages: list[Tree], errors: list[Tree], count: int) -> Trees:
     """Trees of which so many are asked, and whose mean is the sum of these.
 
-    Members that were stopped by time have fewer stages; leaves of nothing are in place of the others, since
-    all members of a candidate have the same number of trees.
+    Members that were stopped by time have fewer; leaves of nothing are in place of the others, since all
+    members of a candidate have the same number of trees.
     """
     nothing = Tree.leaf(np.zeros(stages[0].value.shape[1]))
     missing = [nothing] * (count - len(stages) - len(errors))
     return Trees.of_one(
         [
-            tree._replace(value=count * tree.value, error=count / ERROR_TREES * tree.error)
+            tree._replace(value=count * tree.value, error=count / len(errors) * tree.error)
             for tree in (*stages, *missing, *errors)
         ]
     )

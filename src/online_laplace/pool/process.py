@@ -165,7 +165,8 @@ class Process(Learner):
         scale = weights.new_tensor([kernel.smooth, kernel.linear, kernel.noise])
         centre, length = torch.from_numpy(known.centre), torch.from_numpy(kernel.length)
         tensors = [values.contiguous().unsqueeze(0) for values in (centre, weights, root, length, scale)]
-        return Processes._make([*tensors, *Trees.of_one(grown_on(squares, X, weight, random))])
+        errors = grown_on(squares, X, weight, random, ends - time.perf_counter())
+        return Processes._make([*tensors, *Trees.of_one(errors)])
 
     def work(self, rows: int, features: int, targets: int) -> float:
         """The looks at the evidence, and the functions of the kernel at all rows, twice."""
