@@ -171,6 +171,15 @@ def test_few_centres_stand_for_many_rows():
     assert rmse[0] < 0.13 and rmse[1] < 1.1 * rmse[0] and rmse[2] > 1.5 * rmse[0]
 
 
+@pytest.mark.parametrize(("rows", "alike"), [(120, True), (460, False)])
+def test_members_that_see_the_same_rows_learn_kernels_of_their_own_where_rows_are_not_few(rows, alike):
+    X, y = smooth(rows)
+    member, blocks = Process().for_all_rows(), np.arange(rows) % 7
+    lengths = [member.learn(X, y, np.ones(rows), blocks, seed, FOREVER).length for seed in range(2)]
+    # Of the same rows in another order the kernel is the same but for rounding.
+    assert torch.allclose(*lengths, rtol=1e-3) == alike
+
+
 @pytest.mark.parametrize("seconds", [0.0, 1e-6, 1e9])
 def test_where_time_is_short_the_first_centres_stand_for_all(seconds):
     (X, y), new = smooth(400), torch.from_numpy(smooth(50, seed=1)[0])

@@ -58,6 +58,10 @@ class Learner(ABC):
     def work(self, rows: int, features: int, targets: int) -> float:
         """About how many multiplications and additions that takes."""
 
+    def for_all_rows(self) -> Learner:
+        """The same for members who all see the same rows: their mean gains only as far as they differ."""
+        return self
+
     @abstractmethod
     def in_words(self) -> dict[str, Any]:
         """What the document of a saved model says of it, beside its noise."""

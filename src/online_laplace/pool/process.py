@@ -6,9 +6,10 @@ that was grown on squared errors of blocks of rows, each predicted without it.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -29,6 +30,9 @@ from online_laplace.pool.trees import Trees, log_above, without_repetition
 CENTRES = 500
 # From how many rows a kernel is learnt. Each look at its evidence costs their third power.
 ROWS_OF_KERNEL = 500
+# And from which share of them, where members who see the same rows would all learn the same kernel; fewer
+# rows than these are all taken, since it would suffer.
+SHARE_OF_ALL_ROWS, FEWEST_OF_ALL_ROWS = 0.8, 350
 # With more columns the lengths of a kernel, one for each, are too many to be learnt from so few rows.
 MOST_COLUMNS = 200
 # Of what is known of the function at an average row, what may be left out: this share of the noise.
@@ -139,10 +143,14 @@ class Processes(NamedTuple):
 
 @dataclass(frozen=True)
 class Process(Learner):
-    """So many centres for every member; exact for as many rows, and good where the target is smooth."""
+    """So many centres for every member; exact for as many rows, and good where the target is smooth.
+
+    Its kernel is learnt from this share of its rows, where they are not few.
+    """
 
     noise: str = "varying"
     centres: int = CENTRES
+    share_of_kernel: float = 1.0
     most_columns: ClassVar[float] = MOST_COLUMNS
     learnt: ClassVar[type[Any]] = Processes
 
@@ -157,7 +165,7 @@ class Process(Learner):
         X, y, weight, blocks = without_repetition(X, y, weight, blocks)
         random = np.random.default_rng(seed)
         ends = time.perf_counter() + seconds
-        kernel = kernel_of_some(X, y, random, seconds / 2)
+        kernel = kernel_of_some(X, y, random, seconds / 2, self.share_of_kernel)
         left = ends - time.perf_counter()
         known = learned(kernel, X, y, weight, blocks, self.centres, random, left)
         squares = np.square(y - known.mean) / known.variance[:, None]
@@ -173,17 +181,24 @@ class Process(Learner):
         c = min(rows, self.centres)
         return work_of_looks(rows, features) + 5 * rows * c * (c + features) + 30 * c**3
 
+    def for_all_rows(self) -> Process:
+        """Each with a kernel of some of the rows, since nothing else of a process is left to chance."""
+        return replace(self, share_of_kernel=SHARE_OF_ALL_ROWS)
+
     def in_words(self) -> dict[str, Any]:
         """How many centres were asked for."""
         return {"centres": self.centres}
 
 
-def kernel_of_some(X: Floats, y: Floats, random: np.random.Generator, seconds: float) -> Kernel:
-    """The kernel that suits some rows, drawn at random: a few hundred tell it well.
+def kernel_of_some(
+    X: Floats, y: Floats, random: np.random.Generator, seconds: float, share: float = 1.0
+) -> Kernel:
+    """The kernel that suits some rows, drawn at random, a share of them: a few hundred tell it well.
 
     Each of them counts once: that rows are repeated does not show that targets are known without noise.
     """
-    some = random.permutation(len(X))[:ROWS_OF_KERNEL]
+    count = min(ROWS_OF_KERNEL, max(math.ceil(share * len(X)), FEWEST_OF_ALL_ROWS))
+    some = random.permutation(len(X))[:count]
     return learn_kernel(X[some], y[some], np.ones(len(some)), seconds)
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from online_laplace.pool.at_once import Learner
 from online_laplace.pool.candidates import Preset
 from online_laplace.pool.folds import LeftOut
 from online_laplace.pool.pool import Problem
@@ -37,7 +38,8 @@ def on_all_rows(
     used = [entry for entry in entries if entry.mean_weight > 0]
     found: list[Entry] = []
     for candidate in dict.fromkeys(entry.candidate for entry in used):
-        members = problem.members(candidate, seeds)
+        once_more = candidate.for_all_rows() if isinstance(candidate, Learner) else candidate
+        members = problem.members(once_more, seeds)
         own = sorted((e for e in used if e.candidate == candidate), key=lambda e: e.stage.length)
         for entry in own:
             remaining = ends - time.perf_counter()
