@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from sklearn.linear_model import LogisticRegression
 
 from likelihood_problems import (
@@ -17,7 +20,9 @@ from online_laplace.evidence import posterior_mode
 from online_laplace.likelihood import Bernoulli, Categorical, VaryingGaussian
 from online_laplace.likelihood.floor import expected_variance
 from online_laplace.model.mlp import MLP
+from online_laplace.model.model import Model
 from online_laplace.posterior.posterior import Posterior
+from online_laplace.types import Rows
 from problems import linearised, make_model, normal
 from second_order import (
     likelihood_case,
@@ -61,6 +66,22 @@ def test_varying_noise_is_predicted_with_its_own_doubt(targets):
     drawn = posterior.sample(X, 200_000, torch.Generator().manual_seed(0))
     noise = drawn[..., targets:].exp().mean(-3)
     torch.testing.assert_close(noise[small], predictive.noise_variance[small], rtol=0.03, atol=0)
+
+
+def test_new_targets_are_drawn_with_the_noise_that_is_predicted_and_none_above_its_ceiling():
+    likelihood = VaryingGaussian(1, ceiling=1.6)
+    model = Model.of(MLP(2, (3,), 2), likelihood, "layerwise", exact)
+    w = model.network.init(0)
+    rows = Rows(normal(9, 2, seed=0), normal(9, 1, seed=1))
+    posterior = Posterior.of(model, w, model.initial_hyper(w), rows)
+    X = 20 * normal(5, 2, seed=2)  # where nothing is known of the noise
+    predicted = posterior.predict(X)
+    without = replace(posterior, model=replace(model, likelihood=VaryingGaussian(1))).predict(X)
+    assert (without.noise_variance > 1.6).any()
+    assert torch.equal(predicted.noise_variance, without.noise_variance.clamp(max=1.6))
+    drawn = posterior.sample(X, 20_000, torch.Generator().manual_seed(0), noise=True)
+    for level in predicted.cdf(drawn).flatten(1).mT:
+        assert stats.kstest(level.numpy(), "uniform").pvalue > 1e-3
 
 
 def test_noise_that_no_row_speaks_of_is_wide_but_not_beyond_all_numbers():

@@ -54,7 +54,8 @@ def check_arrays(
 
 def refuse_constant(y: Floats, name: str, rows: str = "every row") -> None:
     """Refuse a target (n,) whose values differ by no more than rounding. Raises InputError."""
-    apart = np.ptp(y)
+    with np.errstate(over="ignore"):
+        apart = np.ptp(y)
     if apart <= ROUNDING * np.abs(y).max():
         but = "" if apart == 0 else " but for rounding"
         raise InputError(f"{name} is constant{but} ({y[0]:g} in {rows}): there is nothing to learn")

@@ -83,7 +83,16 @@ class PredictiveDistribution:
         return np.exp(self.logpdf(y))
 
     def logpdf(self, y: ArrayLike) -> Floats:
-        """The log density at y."""
+        """The log density at y.
+
+        Raises InputError without noise where a part has none at all, and its values are points.
+        """
+        parts = self._mixture.components
+        if isinstance(parts, GaussianPredictive) and bool((parts.variance == 0).any()):
+            raise InputError(
+                "without noise there is no density here: trees know their function exactly, so that single "
+                "values have a probability of their own; ask for cdf, quantile, interval or crps"
+            )
         return self._out(self._mixture.log_density(self._in(y)))
 
     def cdf(self, y: ArrayLike) -> Floats:

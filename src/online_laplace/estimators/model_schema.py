@@ -265,9 +265,10 @@ def _likelihood(told: Mapping[str, Any]) -> Any:
         found = check(KINDS[kind], settings)
     except (TypeError, ValueError) as error:
         raise DamagedFileError(f"likelihood: {error}") from error
-    floor = getattr(found, "floor", 0.0)
-    for one in floor if isinstance(floor, tuple) else (floor,):
-        _check_between("likelihood.floor", one, 0.0, LARGEST_FLOOR)
+    for name, most in (("floor", LARGEST_FLOOR), ("ceiling", LARGEST_SCALED)):
+        bound = getattr(found, name, None)
+        for one in bound if isinstance(bound, tuple) else (bound or 0.0,):
+            _check_between(f"likelihood.{name}", one, 0.0, most)
     _check_between("likelihood.temperature", getattr(found, "temperature", 1.0), *TEMPERATURES)
     return found
 

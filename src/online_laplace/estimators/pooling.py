@@ -23,7 +23,7 @@ from online_laplace.estimators.targets import Target
 from online_laplace.estimators.training import FitSummary, scaled_rows, summarised
 from online_laplace.likelihood.base import Likelihood
 from online_laplace.pool.at_once import Predictor
-from online_laplace.pool.candidates import CONSTANT, Candidate, Preset, arcs, fitting
+from online_laplace.pool.candidates import Candidate, Preset, arcs, fitting
 from online_laplace.pool.folds import LeftOut, assign_blocks
 from online_laplace.pool.pool import Kind, Problem, Watching, train_pool
 from online_laplace.pool.refit import on_all_rows, with_all_rows
@@ -97,7 +97,8 @@ def fit_pool(
     rows = scaled_rows(X, y, weight, inputs, target, settings.device)
     preset, notice = fitting(settings.preset, len(X), X.shape[1], likelihoods.__getitem__)
     if sets.max() == 0:  # all inputs are alike
-        preset, sets = replace(preset, candidates=(CONSTANT,)), _one_by_one(y, classes)
+        constants = tuple(c for c in preset.candidates if c.is_constant)
+        preset, sets = replace(preset, candidates=constants), _one_by_one(y, classes)
     preset = _for_sets(preset, int(sets.max()) + 1)
     blocks = assign_blocks(sets, preset.blocks, weight, classes)
     away = (

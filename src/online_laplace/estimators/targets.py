@@ -80,7 +80,7 @@ class NumericTarget:
         if self.likelihood == "student-t":
             return scaler, StudentT(k, floor=floor)
         if self.noise == "varying":
-            return scaler, VaryingGaussian(k, floor=floor)
+            return scaler, VaryingGaussian(k, floor=floor, ceiling=self.ceiling(y, weight, scaler))
         return scaler, Gaussian(k, scales=k, floor=floor)
 
     def steps(self, y: Floats) -> Floats:
@@ -90,8 +90,19 @@ class NumericTarget:
 
     def floor(self, y: Floats, scaler: Scaler) -> Floor:
         """The least noise variance of each target, or of all, on the scale that the networks see."""
-        each = (self.steps(y) / scaler.std) ** 2 / 12
-        return float(each[0]) if (each == each[0]).all() else tuple(each.tolist())
+        return _one_or_each((self.steps(y) / scaler.std) ** 2 / 12)
+
+    def ceiling(self, y: Floats, weight: Floats | None, scaler: Scaler) -> Floor:
+        """The most noise variance of each target: what the farthest row is off by from the mean, squared.
+
+        No row has shown more, and a variance that a network has to guess would be without bounds.
+        """
+        far = np.square(scaler.transform(y if weight is None else y[weight > 0])).max(axis=0)
+        return _one_or_each(np.maximum(far, 1.0))
+
+
+def _one_or_each(values: Floats) -> Floor:
+    return float(values[0]) if (values == values[0]).all() else tuple(values.tolist())
 
 
 @dataclass(frozen=True)

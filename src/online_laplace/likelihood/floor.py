@@ -26,14 +26,14 @@ MOST_DOUBT = 1.0
 Floor = float | tuple[float, ...]
 
 
-def check_floor(floor: Floor, targets: int) -> None:
+def check_floor(floor: Floor, targets: int, which: str = "least") -> None:
     """Refuse what is no variance, and another number of them than there are targets."""
     each = floor if isinstance(floor, tuple) else (floor,)
     for one in each:
         if not 0 <= one < math.inf:
-            raise InputError(f"the least noise variance is zero or a positive number, not {one}")
+            raise InputError(f"the {which} noise variance is zero or a positive number, not {one}")
     if isinstance(floor, tuple) and len(floor) != targets:
-        raise InputError(f"{targets} targets have one least noise variance or one each, not {len(floor)}")
+        raise InputError(f"{targets} targets have one {which} noise variance or one each, not {len(floor)}")
 
 
 def floor_like(s: Tensor, floor: Floor) -> Tensor:

@@ -28,14 +28,20 @@ class VaryingGaussian(WithoutScale):
     −log p = ½ (r² + log σ² + log 2π) with r = (y − μ)/σ. With ρ = e^s/σ² = ∂ log σ²/∂s, which is 1 without a
     floor, minus the gradient is (r/σ, ½ ρ (r² − 1)). The curvature is Fisher's, the expectation of the
     Hessian over y: diag(1/σ², ½ ρ²), positive everywhere.
+
+    Far from all rows s goes on as it came, and e^s may be anything: no more noise is predicted than the
+    `ceiling`, where there is one.
     """
 
     targets: int = 1
     floor: Floor = 0.0
+    ceiling: Floor | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no floor."""
+        """Refuse what is no floor, or no ceiling."""
         check_floor(self.floor, self.targets)
+        if self.ceiling is not None:
+            check_floor(self.ceiling, self.targets, "largest")
 
     @property
     def outputs(self) -> int:
@@ -75,7 +81,10 @@ class VaryingGaussian(WithoutScale):
         variance = covariance.diagonal(dim1=-2, dim2=-1)
         mean, s = f.split(self.targets, dim=-1)
         of_mean, of_s = variance.split(self.targets, dim=-1)
-        return GaussianPredictive(mean, of_mean, expected_variance(s, of_s, self.floor))
+        noise = expected_variance(s, of_s, self.floor)
+        if self.ceiling is not None:
+            noise = torch.minimum(noise, floor_like(noise, self.ceiling))
+        return GaussianPredictive(mean, of_mean, noise)
 
     def _standardised(self, f: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """r = (y − μ)/σ and s, each (…, n, targets)."""

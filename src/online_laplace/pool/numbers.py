@@ -29,15 +29,19 @@ class Numbers:
     def describe(self, posterior: Predicting, left_out: Rows) -> dict[str, Tensor]:
         """The log density of every target, its mean, noise, squared scale and ν: (r, b, k)."""
         predicted: Any = posterior.predict(left_out.X)
-        # A curvature that gives negative variances is worthless: what has one gets no weight.
-        density = predicted.log_density(left_out.y).masked_fill(predicted.negative, torch.nan)
-        said = {"log_density": density, "mean": predicted.mean}
+        density = predicted.log_density(left_out.y)
+        negative = predicted.negative
+        said = {"mean": predicted.mean}
         if isinstance(predicted, GaussianPredictive):
             predicted = StudentPredictive.of_gaussian(predicted)
         # Of heavy tails the scale says more about the noise than the variance.
         said["noise"] = predicted.noise_scale.expand_as(predicted.mean)
         said["squared_scale"] = predicted.spread + predicted.noise_scale
         said["freedom"] = predicted.freedom.expand_as(predicted.mean)
+        # A curvature that gives negative variances is worthless, and so is a noise beyond all numbers: what
+        # has one gets no weight.
+        worthless = negative | ~said["squared_scale"].isfinite()
+        said["log_density"] = density.masked_fill(worthless, torch.nan)
         if not predicted.freedom.isinf().all():
             # The weight of a row in EM, about one unless it is far off.
             apart = (left_out.y - predicted.mean).square() / said["squared_scale"]

@@ -19,6 +19,11 @@ from online_laplace.types import Rows
 # a constant, whose spread is that of all targets, can widen the standard deviation of every row by a third.
 LEAST_WEIGHT = 0.02
 
+BEYOND = "what they say of rows left out is beyond all numbers: are targets very large, or very far apart?"
+
+# In standard deviations of a target: what is nearer is known, and its digits would be lost.
+LEAST_ERROR = 1e-6
+
 # The least share of the constant: a row that nothing foresaw costs some thirty nats, and not hundreds.
 LEAST_SHARE = 1e-12
 
@@ -62,8 +67,9 @@ def weighted(entries: list[Entry], rows: Rows) -> list[Entry]:
     """The entries with the weights of the mixture and of the mean. Raises TrainingFailedError."""
     log_density = torch.stack([entry.judged.log_density.flatten() for entry in entries], dim=-1)
     if log_density.isnan().any(0).all():
-        first = next(o for entry in entries for o in entry.stage.outcomes if o.failed)
-        raise TrainingFailedError(f"none of the candidates could be trained; the first ended so: {first}")
+        outcomes = (outcome for entry in entries for outcome in entry.stage.outcomes)
+        why = next((f"the first ended so: {outcome}" for outcome in outcomes if outcome.failed), BEYOND)
+        raise TrainingFailedError(f"none of the candidates could be trained; {why}")
     counts = None
     if rows.weight is not None:
         counts = rows.weight.unsqueeze(-1).expand_as(entries[0].judged.log_density).flatten()
@@ -72,12 +78,16 @@ def weighted(entries: list[Entry], rows: Rows) -> list[Entry]:
     weights = torch.where(weights > least, weights, 0)
     weights = _foreseeing_surprise(weights / weights.sum(), entries, rows)
     mean_weights = weights
-    means = [entry.judged.mean for entry in entries]
-    if means[0] is not None:
-        stacked = torch.stack([mean.flatten() for mean in means if mean is not None], dim=-1)
+    means = [entry.judged.mean for entry in entries if entry.judged.mean is not None]
+    if means:
         # Only what predicts has a mean to give.
-        stacked = stacked.masked_fill(weights == 0, torch.nan)
-        mean_weights = squared_error_weights(stacked, rows.y.flatten(), _trusted(entries, weights, counts))
+        stacked = torch.stack(means, dim=-1).masked_fill(weights == 0, torch.nan)  # (n, k, entries)
+        unit = _least_error(stacked, rows.y)
+        mean_weights = squared_error_weights(
+            (stacked / unit.unsqueeze(-1)).flatten(0, 1),
+            (rows.y / unit).flatten(),
+            _trusted(entries, weights, counts),
+        )
     return [
         replace(entry, weight=float(w), mean_weight=float(m))
         for entry, w, m in zip(entries, weights, mean_weights, strict=True)
@@ -116,6 +126,17 @@ def _typical_error(weights: Tensor, entries: list[Entry], rows: Rows) -> float:
         weight * mean for weight, mean in zip(weights, means, strict=True) if mean is not None and weight > 0
     ]
     return float((sum(used) - rows.y).square().median()) if used else 1.0
+
+
+def _least_error(means: Tensor, y: Tensor) -> Tensor:
+    """What the best of the means (n, k, c) is off by, target by target: (k,); of a single target 1.
+
+    Targets share their weights. Without it one that nobody can predict would outweigh one that is known.
+    """
+    if y.shape[-1] == 1:
+        return torch.ones_like(y[0])
+    errors = (means - y.unsqueeze(-1)).square().mean(0).sqrt()
+    return torch.where(errors.isnan(), 1.0, errors).amin(-1).clamp(min=LEAST_ERROR, max=1.0)
 
 
 def _trusted(entries: list[Entry], weights: Tensor, counts: Tensor | None) -> Tensor | None:

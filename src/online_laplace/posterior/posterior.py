@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from online_laplace.errors import InputError
-from online_laplace.likelihood import StudentT
 from online_laplace.model.jacobian import BlockJacobian, Jacobian, written_out
 from online_laplace.model.layered import LayeredJacobian
 from online_laplace.model.model import Model
@@ -89,8 +88,9 @@ class Posterior:
         if not noise:
             return drawn
         likelihood = self.model.likelihood
-        if isinstance(likelihood, StudentT):  # what is predicted is one t of both and not a sum
-            predicted = likelihood.predict(*self.outputs(X), self.hyper.beta)
+        if likelihood.mean_is_output and not likelihood.scales:
+            # The noise is an output itself, of whose draws the exponential may be anything.
+            predicted: Any = likelihood.predict(*self.outputs(X), self.hyper.beta)
             return predicted.around(drawn[..., : likelihood.targets], generator)
         return likelihood.sample(drawn, self.hyper.beta[..., None, None, :], generator)
 

@@ -85,7 +85,9 @@ class GaussianPredictive:
     def cdf(self, y: Tensor) -> Tensor:
         """P(Y ≤ y): (…, m, k)."""
         # torch's ndtr is zero from nine standard deviations below the mean on.
-        return 0.5 * torch.special.erfc((self.mean - y) / (math.sqrt(2) * self.std))
+        below = 0.5 * torch.special.erfc((self.mean - y) / (math.sqrt(2) * self.std))
+        # Without a variance everything is at the mean, of which 0/0 would be made.
+        return torch.where((self.std == 0) & (y == self.mean), 1, below)
 
     def quantile(self, level: float) -> Tensor:
         """The y at which the cdf is `level`: (…, m, k)."""
@@ -121,6 +123,12 @@ class GaussianPredictive:
         z = torch.randn(*mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
         return mean + std * z
 
+    def around(self, functions: Tensor, generator: torch.Generator) -> Tensor:
+        """New observations of functions (…, count, m, k) that were drawn: with the noise of their rows."""
+        noise = self.noise_variance.unsqueeze(-3)
+        draw = torch.randn(functions.shape, generator=generator, dtype=noise.dtype, device=noise.device)
+        return functions + noise.sqrt() * draw
+
     def score(self, y: Tensor) -> Scores:
         """All scores at targets y (…, m, k)."""
         return score(self, y)
@@ -148,4 +156,5 @@ def average(weights: Tensor, values: Tensor) -> Tensor:
 def _expected_distance(mean: Tensor, variance: Tensor) -> Tensor:
     """E|Z| for Z ~ N(mean, variance): the Gaussian CRPS at zero, and what it subtracts."""
     std = variance.sqrt()
-    return std * (standard_crps(mean / std) + 1 / math.sqrt(math.pi))
+    distance = std * (standard_crps(mean / std) + 1 / math.sqrt(math.pi))
+    return torch.where(std > 0, distance, mean.abs())

@@ -202,7 +202,8 @@ class Mixture(AnyMixture[Components]):
                 break
             below = self.cdf(middle) < level
             low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-        return 0.5 * (low + high)
+        # Where all of a part is at one value, the cdf has a step there, which `low` has not reached.
+        return high
 
     def drawn_in(self, inwards: Affine[Tensor], least_noise: Tensor) -> Self:
         """The same mixture after a map (m, k) that makes it narrower, but for a noise of (1, k) at least."""
