@@ -30,6 +30,9 @@ FAR = 1e8
 # Below so many degrees of freedom, scipy's quantiles are lost at levels that are not so small.
 HEAVY = 14.0
 
+# Of an expected distance, in scales, less than this changes no digit.
+NEGLIGIBLE = 1e-18
+
 # The sinh-sinh rule: points on each side of the centre, and where it ends.
 POINTS = 60
 END = 5.0
@@ -153,6 +156,8 @@ class StudentPredictive:
             for x, width in zip(inner.sinh().tolist(), measure.tolist(), strict=True):
                 y = one.mean + one.scale * x
                 density = width * _log_density(torch.full_like(y, x), one.freedom).exp()
+                if (1 + abs(x)) * float(density.max()) < NEGLIGIBLE:
+                    continue
                 distance = (share * density * self.expected_distance(y)).sum(-3)
                 total = total + weights[..., a, None, None] * distance
         return total
@@ -217,11 +222,20 @@ def _log_square(z: Tensor, u: Tensor) -> Tensor:
 
 
 def _cdf(z: Tensor, freedom: Tensor) -> Tensor:
-    return _by_scipy(special.stdtr, freedom, z)
+    return _by_scipy(_standard_cdf, freedom, z)
 
 
 def _quantile(freedom: Tensor, level: Tensor) -> Tensor:
     return _by_scipy(_standard_quantile, freedom, level)
+
+
+def _standard_cdf(nu: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """scipy's; of Gaussians by a function that takes a fifth of the time."""
+    nu, z = np.broadcast_arrays(nu, z)
+    found: np.ndarray = special.ndtr(z)
+    heavy = nu < GAUSSIAN
+    found[heavy] = special.stdtr(nu[heavy], z[heavy])
+    return found
 
 
 def _standard_quantile(nu: np.ndarray, level: np.ndarray) -> np.ndarray:
