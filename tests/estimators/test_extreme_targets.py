@@ -89,6 +89,15 @@ def test_counts_that_no_rate_reaches_end_with_words():
         OnlineLaplaceRegressor(likelihood="poisson", **QUICK).fit(inputs(40), 1e200 * np.arange(40))
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [({"likelihood": "poisson", "resolution": 0.5}, "counts are whole already"), ({"tol": -1}, "tol must be")],
+)
+def test_settings_of_which_nothing_would_come_are_refused(settings, words):
+    with pytest.raises(InputError, match=words):
+        OnlineLaplaceRegressor(**QUICK, **settings).fit(inputs(40), np.arange(40.0))
+
+
 @pytest.mark.parametrize("scale", [(1.7e308, 1), (1, 1.7e308)])
 def test_numbers_at_the_end_of_all_are_refused_without_another_warning(scale):
     X = inputs(40)

@@ -82,6 +82,7 @@ class EstimatorSettings(BaseEstimator):  # type: ignore[misc]
         """What is refused of a preset and of a network alike, also where it would not be used."""
         known_name("preset", self.preset, self._presets)
         check_jobs(self.n_jobs)
+        _tolerance(self.tol)
 
     def check_size(self, rows: int, features: int, targets: int | None = None) -> None:
         """Refuse, as `fit` does, data that would not fit in memory. Raises InputError."""

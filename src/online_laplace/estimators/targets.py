@@ -57,6 +57,11 @@ class NumericTarget:
             raise InputError(f"noise='varying' is for likelihood='gaussian', not for {likelihood!r}")
         if step is not None and (not isinstance(step, Real) or not 0 <= float(step) < float("inf")):
             raise InputError(f"resolution must be zero, a positive number or None, not {step!r}")
+        if step and likelihood == "poisson":
+            raise InputError(
+                "resolution bounds a noise, which likelihood='poisson' has none of: counts are whole already, "
+                "so leave it out"
+            )
         return cls(likelihood, noise, None if step is None else float(step), likelihood == "student-t")
 
     def check(self, y: Floats, weight: Floats | None) -> None:
