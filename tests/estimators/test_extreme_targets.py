@@ -91,7 +91,7 @@ def test_counts_that_no_rate_reaches_end_with_words():
 
 @pytest.mark.parametrize(
     ("settings", "words"),
-    [({"likelihood": "poisson", "resolution": 0.5}, "counts are whole already"), ({"tol": -1}, "tol must be")],
+    [({"likelihood": "poisson", "resolution": 0.5}, "counts are whole"), ({"tol": -1}, "tol must be")],
 )
 def test_settings_of_which_nothing_would_come_are_refused(settings, words):
     with pytest.raises(InputError, match=words):

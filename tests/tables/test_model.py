@@ -73,6 +73,23 @@ def test_classes_are_written_as_they_were_read(labels, tmp_path):
     assert {f"probability={label}" for label in labels} <= set(predicted)
 
 
+def test_numbers_with_a_comma_are_no_classes_and_are_read_as_was_said():
+    numbers = [f"{20 + i},{37 * i % 1000:03d}" for i in range(40)]
+    frame = pd.DataFrame({"x": np.arange(40), "y": numbers})
+    regressor = OnlineLaplaceRegressor(hidden=2, members=1, max_steps=3, random_state=0)
+    for decimal, scale in ((",", 1.0), (".", 1000.0)):
+        assert decide_task(frame, "y", decimal=decimal).name == "regression"
+        told = learnt(TableModel.fit(frame, "y", regressor, decimal=decimal))
+        assert told["target_std"] == pytest.approx(scale * 11.6, rel=0.01)
+    # Where nobody has said what the comma is, the model asks.
+    assert decide_task(frame, "y").name == "regression"
+    with pytest.raises(InputError, match="say which with --decimal"):
+        TableModel.fit(frame, "y", regressor)
+    beside = frame.assign(other=["1,5", "2,25"] * 20)  # another column tells
+    told = learnt(TableModel.fit(beside, "y", regressor))
+    assert told["target_std"] == pytest.approx(11.6, rel=0.01)
+
+
 def test_the_deviation_of_counts_is_told_and_prices_are_not_taken_for_counts():
     frame = grouped([40]).drop(columns="g")
     frame["y"] = np.random.default_rng(1).poisson(np.exp(2 + frame.x))

@@ -169,7 +169,7 @@ def fit(
     try:
         # With --task regression an option of classes would be refused.
         otherwise = f"leave --{options[0]} out" if (options := told(of_classes)) else "--task regression"
-        decided = decide_task(frame, target, wanted, otherwise)
+        decided = decide_task(frame, target, wanted, otherwise, decimal)
         if task == "counts" or likelihood == "poisson":
             check_counts(frame, target, "--task counts" if task == "counts" else "--likelihood poisson")
     except InputError as error:

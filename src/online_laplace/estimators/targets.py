@@ -59,8 +59,8 @@ class NumericTarget:
             raise InputError(f"resolution must be zero, a positive number or None, not {step!r}")
         if step and likelihood == "poisson":
             raise InputError(
-                "resolution bounds a noise, which likelihood='poisson' has none of: counts are whole already, "
-                "so leave it out"
+                "resolution bounds a noise, which likelihood='poisson' has none of: counts are whole "
+                "already, so leave it out"
             )
         return cls(likelihood, noise, None if step is None else float(step), likelihood == "student-t")
 

@@ -43,9 +43,7 @@ def gaps_of_target(frame: pd.DataFrame, target: str) -> list[str]:
 def _recognised(frame: pd.DataFrame, target: str, decimal: str | None) -> tuple[Notation, list[str]]:
     """The notation of a target of texts, and what is wrong with it; the plain one where there is none."""
     texts = different_texts(frame, target)
-    some = frame.head(ENOUGH)
-    others = (different_texts(some, name) for name in frame if is_text(some[name]))
-    found = recognise(texts, decimal or decimal_of(others))
+    found = recognise(texts, decimal or decimal_in(frame))
     what = ""
     if isinstance(found, Ambiguous):
         what = (
@@ -58,6 +56,12 @@ def _recognised(frame: pd.DataFrame, target: str, decimal: str | None) -> tuple[
         what = f"holds times such as {texts[0]!r}: turn them into numbers"
     wrong = [f"the target {target!r} {what}"] if what else []
     return found if isinstance(found, Notation) else Notation(), wrong
+
+
+def decimal_in(frame: pd.DataFrame) -> str | None:
+    """What the columns of texts have before decimals, where they agree."""
+    some = frame.head(ENOUGH)
+    return decimal_of(different_texts(some, name) for name in some if is_text(some[name]))
 
 
 def spellings(column: pd.Series, classes: Any) -> tuple[tuple[str, str], ...]:

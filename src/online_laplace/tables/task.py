@@ -13,7 +13,8 @@ from online_laplace.errors import InputError, known_name
 from online_laplace.tables.cells import is_code, is_text, numbers_of
 from online_laplace.tables.columns import check_column
 from online_laplace.tables.kinds import LARGEST_WHOLE, MOST_CATEGORIES
-from online_laplace.tables.notation import Notation, is_number, recognise, share_of_dates
+from online_laplace.tables.notation import Ambiguous, Notation, is_number, recognise, share_of_dates
+from online_laplace.tables.target import decimal_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,17 +47,26 @@ class Task:
 
 
 def decide_task(
-    frame: pd.DataFrame, target: str, wanted: str = "auto", otherwise: str = "--task regression"
+    frame: pd.DataFrame,
+    target: str,
+    wanted: str = "auto",
+    otherwise: str = "--task regression",
+    decimal: str | None = None,
 ) -> Task:
     """What the target is to be predicted as; `otherwise` is what the caller can do where it is no class.
 
+    `decimal` is what numbers have before decimals, where that was said.
     Raises InputError for a target that cannot be what is wanted.
     """
     known_name("task", wanted, TASKS)
     check_column(frame, target)
-    column = _typed(frame[[target]].dropna(), target)
     if wanted in ("regression", "counts"):
         return Task(wanted)
+    known = frame[[target]].dropna()
+    found = _notation(known[target], decimal or decimal_in(frame))
+    if wanted == "auto" and isinstance(found, Ambiguous):
+        return Task("regression")  # where such numbers have words of their own
+    column = _typed(known, target, found)
     kind = _kind(column)
     if wanted == "classification":
         if kind == "number":
@@ -64,8 +74,8 @@ def decide_task(
                 f"the target {target!r} holds numbers such as {column.iloc[0]:g}, which are no classes: "
                 f"{otherwise}"
             )
-        known = {"count": "whole", "spoilt": "text"}
-        return Task(wanted, _checked(column, target, known.get(kind, kind)))
+        labels = {"count": "whole", "spoilt": "text"}
+        return Task(wanted, _checked(column, target, labels.get(kind, kind)))
     if kind == "text":
         _refuse_moments(column, target)
     if kind in ("text", "boolean"):
@@ -85,7 +95,8 @@ def check_counts(frame: pd.DataFrame, target: str, option: str) -> None:
     """Refuse a target of numbers that are no counts, which `option` said they are. Raises InputError."""
     from pandas.api import types
 
-    column = _typed(frame[[target]].dropna(), target)
+    known = frame[[target]].dropna()
+    column = _typed(known, target, _notation(known[target], None))
     if not types.is_numeric_dtype(column):
         return  # what is no number has words of its own
     values = column.to_numpy(dtype=float)
@@ -115,15 +126,17 @@ def _are_few(different: int, rows: int) -> bool:
     return different == 2 or (different <= MOST_WHOLE_CLASSES and different <= LARGEST_SHARE * rows)
 
 
-def _typed(frame: pd.DataFrame, target: str) -> pd.Series:
-    """The target with its numbers as numbers, where a file has them as texts."""
+def _notation(column: pd.Series, decimal: str | None) -> Notation | Ambiguous | None:
+    """How a column of texts writes numbers, if that is what they are."""
+    texts = [str(one) for one in column.unique()] if is_text(column) else []
+    return None if any(map(is_code, texts)) else recognise(texts, decimal)
+
+
+def _typed(frame: pd.DataFrame, target: str, found: Notation | Ambiguous | None) -> pd.Series:
+    """The target with its numbers as numbers, where a file has them as texts in this notation."""
     import pandas as pd
 
     column = frame[target]
-    if not is_text(column):
-        return column
-    texts = [str(one) for one in column.unique()]
-    found = None if any(map(is_code, texts)) else recognise(texts)
     if not isinstance(found, Notation) or found.kind == "clock":
         return column
     values = pd.Series(numbers_of(frame, target, found, finite=False), index=column.index)
