@@ -77,6 +77,20 @@ def test_inputs_that_are_all_alike_leave_a_constant_of_whatever_noise(likelihood
     assert 0.5 < std[0] / y.std() < 2
 
 
+def test_beside_gross_errors_the_mean_does_not_contradict_the_distribution():
+    X = inputs(80)
+    good = 2 * X[:, 0] + 0.2 * np.random.default_rng(1).normal(size=80)
+    y = good + 40 * (np.arange(80) % 15 == 7)
+    model = OnlineLaplaceRegressor(preset="fast", random_state=0).fit(X, y)
+    lower, upper = model.predict_interval(X, coverage=0.9)
+    mean = model.predict(X)
+    assert ((mean < lower) | (mean > upper)).mean() < 0.2
+    assert all(row["mean_weight"] == row["weight"] for row in model.leaderboard_)
+    # Without them it is stacked for squared error, as anywhere else.
+    usual = OnlineLaplaceRegressor(preset="fast", random_state=0).fit(X, good)
+    assert any(row["mean_weight"] != row["weight"] for row in usual.leaderboard_)
+
+
 def test_a_target_that_is_known_is_not_spoilt_by_one_that_nobody_can_know():
     X = inputs(100)
     noise = np.random.default_rng(1).normal(size=100)

@@ -25,10 +25,10 @@ from online_laplace.likelihood.base import Likelihood
 from online_laplace.pool.at_once import Predictor
 from online_laplace.pool.candidates import Candidate, Preset, arcs, fitting
 from online_laplace.pool.folds import LeftOut, assign_blocks
-from online_laplace.pool.pool import Kind, Problem, Watching, train_pool
+from online_laplace.pool.pool import Kind, Problem, Watching, stacked, train_pool
 from online_laplace.pool.refit import on_all_rows, with_all_rows
 from online_laplace.pool.views import VIEWS
-from online_laplace.pool.weighting import Entry, weighted
+from online_laplace.pool.weighting import Entry
 from online_laplace.train.trajectory import Snapshots
 from online_laplace.types import Rows
 
@@ -197,7 +197,7 @@ def _sound_parts(
         }
         if not worthless:
             return entries, parts
-        entries = weighted([e.without_a_say() if id(e) in worthless else e for e in entries], problem.rows)
+        entries = stacked([e.without_a_say() if id(e) in worthless else e for e in entries], problem)
 
 
 def _joined_by(parts: tuple[Part, ...], again: Iterable[Part]) -> tuple[Part, ...]:

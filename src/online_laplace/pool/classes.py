@@ -72,6 +72,10 @@ class Classes:
         held_out = HeldOutProbabilities(torch.logsumexp(torch.stack(parts), 0), rows.y, there, counted)
         return held_out.temperature(members)
 
+    def agreeing(self, entries: list[Entry], problem: Problem) -> list[Entry]:
+        """Classes have no mean but that of the mixture."""
+        return entries
+
     def noise_variance(self, entries: list[Entry], problem: Problem, narrowing: float) -> Tensor:
         """Classes have none."""
         return problem.rows.y.new_zeros(0)

@@ -77,6 +77,10 @@ class Counts(Numbers):
         """Counts cannot be made narrower by a factor."""
         return 1.0
 
+    def agreeing(self, entries: list[Entry], problem: Problem) -> list[Entry]:
+        """Means and rates are of the same networks, as far as that goes."""
+        return entries
+
     def scores(self, entry: Entry, rows: Rows, target: Scaler) -> dict[str, Any]:
         """As of numbers, and the dispersion (of each target)."""
         choice = list(entry.judged.choice)

@@ -80,6 +80,13 @@ class HeldOutComponents:
         one = 0.5 * (self._best([0], twice) + self._best([1], twice))
         return math.exp(max(continued(first, one, self._best([0, 1], twice), members), NARROWEST))
 
+    def share_outside(self, values: Tensor) -> float:
+        """How many of these values (n,) are outside the central nine tenths of their rows' mixtures."""
+        rows = self.there[0]
+        away = (self._mixture([0], rows).cdf(values[rows, None]) - 0.5).abs() > 0.45
+        counted = self.counted[rows, None]
+        return float((counted * away).sum() / counted.sum()) if rows.any() else 0.0
+
     def _best(self, times: list[int], rows: Tensor) -> float:
         """log of the factor that suits these rows, predicted at these times.
 

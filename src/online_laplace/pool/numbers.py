@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,9 @@ from online_laplace.pool.weighting import Entry, Judged
 from online_laplace.predictive.gaussian import GaussianPredictive
 from online_laplace.predictive.student import StudentPredictive
 from online_laplace.types import Rows
+
+# Of rows left out: more means than these outside the central nine tenths of the mixture contradict it.
+MOST_OUTSIDE = 0.1
 
 
 @dataclass(frozen=True)
@@ -82,11 +85,28 @@ class Numbers:
 
     def narrowing(self, entries: list[Entry], problem: Problem, members: int) -> float:
         """The factor by which the mixture of all entries is made narrower."""
+        held_out = self._held_out(entries, problem)
+        return held_out.factor(members) if held_out.there.any() else 1.0
+
+    def agreeing(self, entries: list[Entry], problem: Problem) -> list[Entry]:
+        """The entries, with the mixture's own mean where that of least squared error contradicts the mixture.
+
+        Beside gross errors, or where most targets are one number, squared error is made by few rows, and the
+        mean that has the least of it may be where the mixture says that hardly any row is.
+        """
+        held_out = self._held_out(entries, problem)
+        means = [
+            e.mean_weight * e.judged.mean for e in entries if e.mean_weight > 0 and e.judged.mean is not None
+        ]
+        if held_out.share_outside(torch.stack(means).sum(0).flatten()) <= MOST_OUTSIDE:
+            return entries
+        return [replace(entry, mean_weight=entry.weight) for entry in entries]
+
+    def _held_out(self, entries: list[Entry], problem: Problem) -> HeldOutComponents:
+        """What the mixture of all entries is made of at the rows left out."""
         used = [entry for entry in entries if entry.weight > 0]
         rows, left_out = problem.rows, problem.left_out
         there = left_out.by_row(used[0].stage.said["mean"][:, 0], rows.n)[1]
-        if not there.any():
-            return 1.0
 
         def collected(name: str) -> Tensor:
             # (r, c, b, k) → (times, n, c, k) → (c, times, n · k)
@@ -109,7 +129,7 @@ class Numbers:
             there.repeat_interleave(rows.targets, -1),
             counted.expand_as(rows.y).flatten(),
             floor_like(rows.y, floor).flatten(),
-        ).factor(members)
+        )
 
     def scores(self, entry: Entry, rows: Rows, target: Scaler) -> dict[str, Any]:
         """The log-likelihood of a row and the RMSE (of each target) out of fold, in the user's units."""

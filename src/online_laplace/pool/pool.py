@@ -89,6 +89,9 @@ class Kind(Protocol):
     def narrowing(self, entries: list[Entry], problem: Problem, members: int) -> float:
         """The factor by which the mixture of all entries is made narrower."""
 
+    def agreeing(self, entries: list[Entry], problem: Problem) -> list[Entry]:
+        """The entries with weights of the mean that do not contradict those of the mixture."""
+
     def noise_variance(self, entries: list[Entry], problem: Problem, narrowing: float) -> Tensor:
         """The noise of each target, on the scale of training: (k,)."""
 
@@ -183,7 +186,12 @@ def train_pool(
             for candidate, _ in trained:
                 watching.on_stage([e for e in entries if e.candidate == candidate], candidate in going_on)
         trained = [pair for pair in trained if pair[0] in going_on]
-    return weighted(entries, problem.rows)
+    return stacked(entries, problem)
+
+
+def stacked(entries: list[Entry], problem: Problem) -> list[Entry]:
+    """The entries with their weights in the mixture and in the mean. Raises TrainingFailedError."""
+    return problem.kind.agreeing(weighted(entries, problem.rows), problem)
 
 
 def _is_line(candidate: AnyCandidate) -> bool:
