@@ -9,7 +9,7 @@ import numpy as np
 
 from online_laplace.data.checks import Floats
 from online_laplace.errors import InputError
-from online_laplace.tables.notation import Notation
+from online_laplace.tables.notation import Notation, is_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,6 +77,8 @@ def numbers_of(frame: pd.DataFrame, name: str, notation: Notation, *, finite: bo
             what = f"has no unit: write {cell.strip() + notation.suffix!r} as in the rows that were fitted"
         elif not notation.plain:
             what += " that were fitted"
+        elif isinstance(cell, str) and is_number(point := cell.strip().replace(",", ".")):
+            what += f": with a decimal point it would be {point!r}"
         raise InputError(f"column {name!r}, row {wrong[0] + 1}: {cell!r} {what}")
     endless = np.flatnonzero(np.isinf(values))
     if finite and len(endless):
