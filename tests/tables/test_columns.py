@@ -125,7 +125,7 @@ def test_what_is_wrong_with_the_target_is_named_with_all_the_rest():
         "column 'when' holds dates",
         "values are missing in column 'x' (1 row)",
         "the target 'y' is missing in 1 row: remove them",
-        "column 'y', row 1: '1,5' is not a number: with a decimal point it would be '1.5': mend that, or take its",
+        "column 'y', row 1: '1,5' is not a number: with a decimal point it would be '1.5': mend that, or",
     ):
         assert words in str(caught.value)
 
