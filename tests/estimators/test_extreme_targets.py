@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from online_laplace import OnlineLaplaceRegressor, load
+from online_laplace import OnlineLaplaceClassifier, OnlineLaplaceRegressor, load
 from online_laplace.errors import InputError, TrainingFailedError
 
 QUICK = {"preset": "fast", "max_steps": 10, "random_state": 0}
@@ -117,3 +117,11 @@ def test_numbers_at_the_end_of_all_are_refused_without_another_warning(scale):
     X = inputs(40)
     with pytest.raises(InputError, match="change its unit"):
         OnlineLaplaceRegressor(**QUICK).fit(scale[0] * np.sign(X), scale[1] * np.sign(X[:, 0]))
+
+
+def test_a_network_whose_curvature_is_that_of_its_last_layer_needs_no_more_memory_than_that(monkeypatch):
+    monkeypatch.setattr("online_laplace.memory.memory_of", lambda device: 8 * 2**30)
+    monkeypatch.setattr("online_laplace.estimators.settings.side_by_side", lambda device, members: 4)
+    OnlineLaplaceClassifier().check_size(1797, 64, 10)  # digits, with two threads
+    with pytest.raises(InputError, match="7,510 weights would need"):
+        OnlineLaplaceClassifier(hidden=100, members=4).check_size(1797, 64, 10)

@@ -89,19 +89,21 @@ class EstimatorSettings(BaseEstimator):  # type: ignore[misc]
         targets = self._fewest_outputs if targets is None else targets
         if self._is_named:
             settings = self._settings()
-            trained, members, device = [settings.architecture], settings.members, settings.device
+            trained, members, device = (
+                [Candidate(settings.architecture)],
+                settings.members,
+                settings.device,
+            )
         else:
             pool = self._pool_settings()
             # The last candidates go first where there are many rows; the first network is always trained.
-            networks = [
-                c.architecture for c in pool.preset.candidates if isinstance(c, Candidate) and c.is_network
-            ]
+            networks = [c for c in pool.preset.candidates if isinstance(c, Candidate) and c.is_network]
             trained, device = networks[:1], pool.device
             members = side_by_side(device, pool.members)
-        for architecture in trained:
-            network = architecture.network(features, targets)
-            factors = network.factors_per_row
-            check_size(rows, targets, network.d_w, members, device, features=features, factors=factors)
+        for candidate in trained:
+            network = candidate.architecture.network(features, targets)
+            weights, factors = candidate.curved_weights(network), network.factors_per_row
+            check_size(rows, targets, weights, members, device, features=features, factors=factors)
 
     @property
     def _is_named(self) -> bool:

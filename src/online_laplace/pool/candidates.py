@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from online_laplace.curvature import exact, last_layer
 from online_laplace.ensemble.architecture import Architecture
 from online_laplace.likelihood.base import Likelihood
+from online_laplace.model.mlp import MLP
 from online_laplace.pool.at_once import Learner
 from online_laplace.pool.boosting import Boosting
 from online_laplace.pool.discriminant import Discriminant
@@ -49,6 +50,11 @@ class Candidate:
     def is_network(self) -> bool:
         """Whether it has hidden units. A constant or a line has none, and takes no time to speak of."""
         return bool(self.architecture.hidden)
+
+    def curved_weights(self, network: MLP) -> int:
+        """How many weights its curvature is of: all of its network, or those of the last layer."""
+        entering, outputs = network.widths[-2:]
+        return outputs * (entering + 1) if self.curvature == last_layer.name else network.d_w
 
     @property
     def is_constant(self) -> bool:
@@ -184,11 +190,11 @@ def work(candidate: AnyCandidate, preset: Preset, rows: int, features: int, like
     network = candidate.architecture.network(columns, likelihood.outputs, likelihood.constants)
     kept = rows * (1 - preset.left_out / preset.blocks)
     # The matrix of products, its factor and inverse, and the passes through the network.
+    weights = candidate.curved_weights(network)
     if candidate.curvature == last_layer.name:
-        weights = likelihood.outputs * (network.widths[-2] + 1)
         step = kept * (weights**2 / 2 + 6 * ROUND * network.d_w) + weights**3
     else:
-        residuals, weights = kept * likelihood.outputs, network.d_w
+        residuals = kept * likelihood.outputs
         smaller = min(residuals, weights)
         step = residuals * weights * (smaller + 10) + smaller**3
     steps = preset.lengths[-1] if candidate.is_network else preset.lengths[0]

@@ -14,6 +14,7 @@ from online_laplace.curvature import STRUCTURES
 from online_laplace.data.scaling import Scaler
 from online_laplace.likelihood.base import Likelihood
 from online_laplace.memory import needed_bytes
+from online_laplace.model.mlp import MLP
 from online_laplace.model.model import Model
 from online_laplace.pool.at_once import Learner
 from online_laplace.pool.candidates import AnyCandidate, Candidate, Preset, work
@@ -244,8 +245,10 @@ def _bytes(problem: Problem, candidates: Sequence[AnyCandidate], seeds: Sequence
     def of(candidate: Candidate) -> int:
         model = problem.model(candidate)
         outputs = model.likelihood.outputs
+        assert isinstance(model.network, MLP)
+        weights = candidate.curved_weights(model.network)
         return needed_bytes(
-            n * outputs, model.network.d_w, members, outputs=outputs, inputs=X.numel(), device=X.device.type
+            n * outputs, weights, members, outputs=outputs, inputs=X.numel(), device=X.device.type
         )
 
     return max(of(candidate) for candidate in candidates if isinstance(candidate, Candidate))
