@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -35,33 +36,64 @@ PER_RESIDUAL = 20
 PER_INPUT = 6
 
 
-def needed_bytes(
-    residuals: int,
-    weights: int,
-    members: int,
-    *,
-    outputs: int = 1,
-    inputs: int = 0,
-    device: str = "cpu",
-    factors: int | None = None,
-) -> int:
-    """The peak of training `members` networks of this many weights.
+@dataclass(frozen=True)
+class Footprint:
+    """What is held in memory while `members` networks are trained side by side.
 
-    `residuals` are rows times outputs, each with a noise level and a matrix of its own; `inputs` are the
-    numbers in the table of features; `factors` those that hold the Jacobian of a row, where it has factors.
+    A row has so many `outputs`, each with a noise level and a matrix of its own, and so many `features`;
+    `weights` of every network have a curvature, and `factors` numbers hold the Jacobian of a row, where it
+    has factors.
     """
-    smaller = min(residuals, weights)
-    J = 8 * members * residuals * weights
-    matrices = 8 * members * (MATRICES + outputs - 1) * smaller * smaller
-    if factors is not None and residuals < weights:
-        by_factors = 8 * members * FACTORS * (residuals // outputs) * factors
-        matrices += 8 * members * (KERNELS * smaller * smaller + PER_WEIGHT * weights)
-        jacobians = min(JACOBIANS * J, by_factors)
-    else:
-        held = held_bytes(J, residuals, weights, torch.device(device))
-        jacobians = (JACOBIANS if held == J else BLOCKS) * held
-    rows = 8 * (members * PER_RESIDUAL * residuals + PER_INPUT * inputs)
-    return jacobians + matrices + rows
+
+    outputs: int
+    weights: int
+    members: int = 1
+    features: int = 0
+    factors: int | None = None
+    device: str = "cpu"
+
+    def bytes(self, rows: int) -> int:
+        """The peak of a training on so many rows."""
+        residuals, weights, members = rows * self.outputs, self.weights, self.members
+        smaller = min(residuals, weights)
+        J = 8 * members * residuals * weights
+        matrices = 8 * members * (MATRICES + self.outputs - 1) * smaller * smaller
+        if self.factors is not None and residuals < weights:
+            by_factors = 8 * members * FACTORS * rows * self.factors
+            matrices += 8 * members * (KERNELS * smaller * smaller + PER_WEIGHT * weights)
+            jacobians = min(JACOBIANS * J, by_factors)
+        else:
+            held = held_bytes(J, residuals, weights, torch.device(self.device))
+            jacobians = (JACOBIANS if held == J else BLOCKS) * held
+        numbers = members * PER_RESIDUAL * residuals + PER_INPUT * rows * self.features
+        return jacobians + matrices + 8 * numbers
+
+    def check(self, rows: int) -> None:
+        """Refuse what does not fit in memory, saying how many rows would. Raises InputError."""
+        available, needed = memory_of(self.device), size_in_words(self.bytes(rows))
+        if self.bytes(rows) <= SHARE_OF_MEMORY * available:
+            return
+        # A larger J may need less memory, because it does not stay: what fits is looked for from above.
+        below = _round_numbers_below(rows)
+        fitting = next((n for n in below if self.bytes(n) <= SHARE_OF_MEMORY * available), 0)
+        advice = f"use a random sample of at most {fitting:,} rows, " if fitting >= 2 else "use "
+        usable = size_in_words(SHARE_OF_MEMORY * available)
+        raise InputError(
+            f"{rows:,} rows are too many for the exact method: {self.members} "
+            f"network{'s' if self.members > 1 else ''} of {self.weights:,} weights would need about {needed} "
+            f"of memory, and of the {size_in_words(available)} there are it may use {usable}. "
+            f"{self._what_is_large(rows)}, so {advice}fewer columns, fewer hidden units or fewer members; "
+            "data that must be taken whole need a method that works in mini-batches"
+        )
+
+    def _what_is_large(self, rows: int) -> str:
+        """Why it is too much, in words."""
+        residuals = rows * self.outputs
+        if residuals < self.weights:
+            return "Every row's gradient is held for every weight"
+        if MATRICES * self.weights**2 > PER_RESIDUAL * residuals:
+            return "A matrix of weights by weights is held for every network"
+        return "The outputs of every network are held for every row"
 
 
 def held_bytes(J_bytes: int, residuals: int, weights: int, device: torch.device) -> int:
@@ -97,46 +129,6 @@ def memory_of(device: str) -> int:
     return min(physical, allowed)
 
 
-def check_size(
-    rows: int,
-    outputs: int,
-    weights: int,
-    members: int,
-    device: str = "cpu",
-    *,
-    features: int = 0,
-    factors: int | None = None,
-) -> None:
-    """Refuse what does not fit in memory, saying how many rows would. Raises InputError."""
-
-    def needed(n: int) -> int:
-        return needed_bytes(
-            n * outputs,
-            weights,
-            members,
-            outputs=outputs,
-            inputs=n * features,
-            device=device,
-            factors=factors,
-        )
-
-    available = memory_of(device)
-    if needed(rows) <= SHARE_OF_MEMORY * available:
-        return
-    # A larger J may need less memory, because it does not stay: what fits is looked for from above.
-    fitting = next((n for n in _round_numbers_below(rows) if needed(n) <= SHARE_OF_MEMORY * available), 0)
-    advice = f"use a random sample of at most {fitting:,} rows, " if fitting >= 2 else "use "
-    usable = size_in_words(SHARE_OF_MEMORY * available)
-    raise InputError(
-        f"{rows:,} rows are too many for the exact method: {members} network{'s' if members > 1 else ''} of "
-        f"{weights:,} weights would need about {size_in_words(needed(rows))} of memory, and of the "
-        f"{size_in_words(available)} there are it may use {usable}. "
-        f"{_what_is_large(rows * outputs, weights, members)}, so {advice}fewer "
-        "columns, fewer hidden units or fewer members; data that must be taken whole need a method that "
-        "works in mini-batches"
-    )
-
-
 def check_fits(
     what: str, numbers: int, device: str | torch.device, instead: str = "ask for fewer at a time"
 ) -> None:
@@ -147,15 +139,6 @@ def check_fits(
             f"{what} would need about {size_in_words(8 * numbers)} of memory, and there are "
             f"{size_in_words(available)}: {instead}"
         )
-
-
-def _what_is_large(residuals: int, weights: int, members: int) -> str:
-    """Why it is too much, in words."""
-    if residuals < weights:
-        return "Every row's gradient is held for every weight"
-    if MATRICES * weights * weights > PER_RESIDUAL * residuals:
-        return "A matrix of weights by weights is held for every network"
-    return "The outputs of every network are held for every row"
 
 
 def _round_numbers_below(count: int) -> list[int]:

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from online_laplace import OnlineLaplaceRegressor
 from online_laplace.errors import InputError, TrainingFailedError
-from online_laplace.memory import check_size, needed_bytes
+from online_laplace.memory import Footprint
 from online_laplace.posterior.posterior import Posterior
 from online_laplace.train.gauss_newton import GaussNewton
 from online_laplace.train.trajectory import AVERAGED
@@ -223,12 +223,12 @@ def test_what_does_not_fit_in_memory_is_refused_with_the_number_of_rows_that_wou
 ):
     monkeypatch.setattr("online_laplace.memory.memory_of", lambda device: 8 * 2**30)
     with pytest.raises(InputError, match=rf"{rows:,} rows are too many .* at most [\d,]+ rows") as caught:
-        check_size(rows, outputs, weights, 5)
+        Footprint(outputs, weights, 5).check(rows)
     assert reason in str(caught.value)
     fitting = int(str(caught.value).split("at most ")[1].split(" rows")[0].replace(",", ""))
-    check_size(fitting, outputs, weights, 5)
+    Footprint(outputs, weights, 5).check(fitting)
     with pytest.raises(InputError):
-        check_size(int(1.2 * fitting), outputs, weights, 5)
+        Footprint(outputs, weights, 5).check(int(1.2 * fitting))
 
 
 def test_a_million_rows_fit_where_weights_are_few(monkeypatch):
@@ -239,14 +239,26 @@ def test_a_million_rows_fit_where_weights_are_few(monkeypatch):
 def test_where_no_number_of_rows_fits_none_is_named(monkeypatch):
     monkeypatch.setattr("online_laplace.memory.memory_of", lambda device: 2**10)
     with pytest.raises(InputError, match="so use fewer columns"):
-        check_size(1_000, 1, 600, 5)
+        Footprint(1, 600, 5).check(1_000)
 
 
 def test_members_and_outputs_add_up():
-    assert needed_bytes(10, 20, 2) == 2 * needed_bytes(10, 20, 1)
-    assert needed_bytes(200, 20, 2, outputs=2) > needed_bytes(200, 20, 2)
+    assert Footprint(1, 20, members=2).bytes(10) == 2 * Footprint(1, 20).bytes(10)
+    assert Footprint(2, 20).bytes(100) > Footprint(1, 20).bytes(200)
     # A J that is not kept takes less than one that is.
-    assert needed_bytes(10**6, 501, 1) < needed_bytes(10**5, 501, 1)
+    assert Footprint(1, 501).bytes(10**6) < Footprint(1, 501).bytes(10**5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "outputs"), [({"noise": "varying"}, 2), ({"likelihood": "student-t"}, 3)]
+)
+def test_every_output_of_a_network_is_counted_and_not_the_targets_alone(settings, outputs, monkeypatch):
+    refused = []
+    monkeypatch.setattr(Footprint, "check", lambda self, rows: refused.append(self))
+    OnlineLaplaceRegressor(hidden=10, **settings).check_size(1_000, 8, 1)
+    network = OnlineLaplaceRegressor(hidden=10, max_steps=2, members=1, **settings).fit(X, Y)._fit.networks
+    assert refused[0].outputs == network.likelihood.outputs == outputs
+    assert refused[0].weights == network.network.d_w + 10 * (8 - X.shape[1])
 
 
 def test_the_size_is_checked_before_the_work(monkeypatch):

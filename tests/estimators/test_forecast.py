@@ -7,7 +7,7 @@ import pytest
 from online_laplace import OnlineLaplaceClassifier, OnlineLaplaceRegressor
 from online_laplace.estimators import forecast as module
 from online_laplace.estimators.forecast import Forecast, duration, forecast, products_per_second
-from online_laplace.memory import needed_bytes
+from online_laplace.memory import Footprint
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def test_little_work_is_a_line_and_much_work_comes_with_a_sample(known_speed):
     little = forecast(model, 300, 6)
     assert little.sample is None and 1 < little.seconds < 30
     much = forecast(model, 50_000, 20)
-    assert much.seconds > 3600 and much.bytes == needed_bytes(50_000, 1101, 5, inputs=50_000 * 20)
+    assert much.seconds > 3600 and much.bytes == Footprint(1, 1101, 5, features=20).bytes(50_000)
     assert forecast(model, much.sample, 20).seconds <= 120 < forecast(model, 5 * much.sample, 20).seconds
     assert f"{much.sample:,} rows would take 2 minutes" in str(much)
 

@@ -164,7 +164,7 @@ def test_one_part_stays_in_this_process(divided: None, no_processes: None) -> No
 def test_no_more_parts_are_trained_at_once_than_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     many = whole("wine", "ol").pieces()
     assert parts.fitting(many, 4) == 4
-    one = parts.needed_bytes(len(many[0].table.y), 651, 1)
+    one = parts.Footprint(1, 651).bytes(len(many[0].table.y))
     monkeypatch.setattr(parts, "memory_of", lambda device: 2.5 * one / parts.SHARE_OF_MEMORY)
     assert parts.fitting(many, 4) == 2
     monkeypatch.setattr(parts, "memory_of", lambda device: 0)

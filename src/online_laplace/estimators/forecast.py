@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from online_laplace.memory import needed_bytes, size_in_words
+from online_laplace.memory import size_in_words
+from online_laplace.pool.candidates import Candidate
 from online_laplace.threads import one_thread_each
 
 # A step is so many times the products of its curvature: measured as 3.1 to 4.0 over tables of 1,000 to 20,000
@@ -40,7 +41,7 @@ class Forecast:
         return f"{words}; a random sample of {self.sample:,} rows would take {duration(COMFORTABLE)}"
 
 
-def forecast(estimator: Any, rows: int, features: int, outputs: int = 1) -> Forecast | None:
+def forecast(estimator: Any, rows: int, features: int, targets: int = 1) -> Forecast | None:
     """What fitting this many rows will take.
 
     None on an accelerator, whose speed is not measured here, and for a pool, which times its first steps.
@@ -50,17 +51,18 @@ def forecast(estimator: Any, rows: int, features: int, outputs: int = 1) -> Fore
     settings = estimator._settings()
     if torch.device(settings.device).type != "cpu":
         return None
-    weights = settings.architecture.network(features, outputs).d_w
+    held = Candidate(settings.architecture).footprint(
+        features, settings.target.likelihood_of(targets), settings.members
+    )
     side_by_side = min(torch.get_num_threads(), settings.members)
     rate = products_per_second()
 
     def seconds(n: int) -> float:
-        small, large = sorted((n * outputs, weights))
+        small, large = sorted((n * held.outputs, held.weights))
         work = STEPS_IN_PRODUCTS * settings.members * (small**2 * large + small**3)
         return START + settings.plan.steps * work / rate / side_by_side
 
-    held = needed_bytes(rows * outputs, weights, settings.members, outputs=outputs, inputs=rows * features)
-    return Forecast(seconds(rows), held, _sample(rows, seconds) if seconds(rows) > LONG else None)
+    return Forecast(seconds(rows), held.bytes(rows), _sample(rows, seconds) if seconds(rows) > LONG else None)
 
 
 def products_per_second() -> float:

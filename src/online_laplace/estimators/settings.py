@@ -17,7 +17,7 @@ from online_laplace.estimators.checks import check_jobs, count, is_count
 from online_laplace.estimators.pooling import PoolSettings
 from online_laplace.estimators.targets import Target
 from online_laplace.estimators.training import OBSERVATIONS, Settings, estimator_plan
-from online_laplace.memory import check_device, check_size
+from online_laplace.memory import check_device
 from online_laplace.pool.candidates import PRESETS, Candidate, Preset
 from online_laplace.pool.members import side_by_side
 from online_laplace.train.online import MEANS
@@ -89,21 +89,16 @@ class EstimatorSettings(BaseEstimator):  # type: ignore[misc]
         targets = self._fewest_outputs if targets is None else targets
         if self._is_named:
             settings = self._settings()
-            trained, members, device = (
-                [Candidate(settings.architecture)],
-                settings.members,
-                settings.device,
-            )
+            candidate, target = Candidate(settings.architecture), settings.target
+            members, device = settings.members, settings.device
         else:
             pool = self._pool_settings()
             # The last candidates go first where there are many rows; the first network is always trained.
-            networks = [c for c in pool.preset.candidates if isinstance(c, Candidate) and c.is_network]
-            trained, device = networks[:1], pool.device
+            networks = (c for c in pool.preset.candidates if isinstance(c, Candidate) and c.is_network)
+            candidate = next(networks)
+            target, device = pool.targets[candidate.noise], pool.device
             members = side_by_side(device, pool.members)
-        for candidate in trained:
-            network = candidate.architecture.network(features, targets)
-            weights, factors = candidate.curved_weights(network), network.factors_per_row
-            check_size(rows, targets, weights, members, device, features=features, factors=factors)
+        candidate.footprint(features, target.likelihood_of(targets), members, device).check(rows)
 
     @property
     def _is_named(self) -> bool:

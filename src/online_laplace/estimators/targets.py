@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Protocol
 
@@ -29,6 +29,9 @@ FARTHEST = 1e20
 
 class Target(Protocol):
     """How targets y (n, k) as the networks are to see them are scaled, and which likelihood they have."""
+
+    def likelihood_of(self, targets: int) -> Likelihood:
+        """That of so many targets, before anything is learnt from their values."""
 
     def prepare(self, y: Floats, weight: Floats | None) -> tuple[Scaler, Likelihood]:
         """Both, learnt from the rows. Raises InputError for targets that the likelihood cannot have."""
@@ -76,17 +79,24 @@ class NumericTarget:
         """Standardise, unless the target counts: then its mean is the rate that outputs are relative to."""
         k = y.shape[1]
         self.check(y, weight)
-        if self.likelihood == "poisson":
+        likelihood = self.likelihood_of(k)
+        if isinstance(likelihood, Poisson):
             mean = np.average(y, axis=0, weights=weight)
-            return Scaler(np.zeros(k), np.ones(k)), Poisson(k, tuple(mean.tolist()))
+            return Scaler(np.zeros(k), np.ones(k)), replace(likelihood, rates=tuple(mean.tolist()))
         names = column_names("target", k, None)
         scaler = robust_scaler(y, weight, names) if self.robust else Scaler.fit(y, weight, names=names)
-        floor = self.floor(y, scaler)
+        likelihood = replace(likelihood, floor=self.floor(y, scaler))
+        if isinstance(likelihood, VaryingGaussian):
+            likelihood = replace(likelihood, ceiling=self.ceiling(y, weight, scaler))
+        return scaler, likelihood
+
+    def likelihood_of(self, targets: int) -> Gaussian | VaryingGaussian | StudentT | Poisson:
+        """That of so many targets, before anything is learnt from their values."""
+        if self.likelihood == "poisson":
+            return Poisson(targets)
         if self.likelihood == "student-t":
-            return scaler, StudentT(k, floor=floor)
-        if self.noise == "varying":
-            return scaler, VaryingGaussian(k, floor=floor, ceiling=self.ceiling(y, weight, scaler))
-        return scaler, Gaussian(k, scales=k, floor=floor)
+            return StudentT(targets)
+        return VaryingGaussian(targets) if self.noise == "varying" else Gaussian(targets, scales=targets)
 
     def steps(self, y: Floats) -> Floats:
         """The step in which each target was recorded, 0 where there is none: (k,)."""
@@ -117,7 +127,11 @@ class ClassTarget:
     def prepare(self, y: Floats, weight: Floats | None) -> tuple[Scaler, Likelihood]:
         """Classes have no scale."""
         k = y.shape[1]
-        return Scaler(np.zeros(k), np.ones(k)), Categorical(k)
+        return Scaler(np.zeros(k), np.ones(k)), self.likelihood_of(k)
+
+    def likelihood_of(self, targets: int) -> Likelihood:
+        """One of so many classes, each of which is an output."""
+        return Categorical(targets)
 
 
 def robust_scaler(y: Floats, weight: Floats | None, names: Sequence[str]) -> Scaler:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from online_laplace.curvature import exact, last_layer
 from online_laplace.ensemble.architecture import Architecture
 from online_laplace.likelihood.base import Likelihood
+from online_laplace.memory import Footprint
 from online_laplace.model.mlp import MLP
 from online_laplace.pool.at_once import Learner
 from online_laplace.pool.boosting import Boosting
@@ -55,6 +56,19 @@ class Candidate:
         """How many weights its curvature is of: all of its network, or those of the last layer."""
         entering, outputs = network.widths[-2:]
         return outputs * (entering + 1) if self.curvature == last_layer.name else network.d_w
+
+    def footprint(
+        self, features: int, likelihood: Likelihood, members: int, device: str = "cpu"
+    ) -> Footprint:
+        """What the training of so many members side by side holds in memory."""
+        network = self.network(features, likelihood)
+        weights, factors = self.curved_weights(network), network.factors_per_row
+        return Footprint(likelihood.outputs, weights, members, features, factors, device)
+
+    def network(self, features: int, likelihood: Likelihood) -> MLP:
+        """The network for so many columns of the table."""
+        columns = columns_seen(self.view, features)
+        return self.architecture.network(columns, likelihood.outputs, likelihood.constants)
 
     @property
     def is_constant(self) -> bool:
@@ -186,8 +200,7 @@ def work(candidate: AnyCandidate, preset: Preset, rows: int, features: int, like
     """About how many multiplications and additions the training of a candidate takes."""
     if isinstance(candidate, Learner):
         return preset.networks * candidate.work(rows, features, likelihood.targets)
-    columns = columns_seen(candidate.view, features)
-    network = candidate.architecture.network(columns, likelihood.outputs, likelihood.constants)
+    network = candidate.network(features, likelihood)
     kept = rows * (1 - preset.left_out / preset.blocks)
     # The matrix of products, its factor and inverse, and the passes through the network.
     weights = candidate.curved_weights(network)

@@ -13,8 +13,6 @@ from torch import Tensor
 from online_laplace.curvature import STRUCTURES
 from online_laplace.data.scaling import Scaler
 from online_laplace.likelihood.base import Likelihood
-from online_laplace.memory import needed_bytes
-from online_laplace.model.mlp import MLP
 from online_laplace.model.model import Model
 from online_laplace.pool.at_once import Learner
 from online_laplace.pool.candidates import AnyCandidate, Candidate, Preset, work
@@ -239,16 +237,11 @@ def _seconds_per_work(problem: Problem, preset: Preset, seeds: Sequence[int], n_
 
 def _bytes(problem: Problem, candidates: Sequence[AnyCandidate], seeds: Sequence[int]) -> int:
     """The memory that the largest of the candidates takes while it is trained."""
-    X, n = problem.rows.X, problem.rows.n
-    members = side_by_side(X.device.type, len(seeds))
-
-    def of(candidate: Candidate) -> int:
-        model = problem.model(candidate)
-        outputs = model.likelihood.outputs
-        assert isinstance(model.network, MLP)
-        weights = candidate.curved_weights(model.network)
-        return needed_bytes(
-            n * outputs, weights, members, outputs=outputs, inputs=X.numel(), device=X.device.type
-        )
-
-    return max(of(candidate) for candidate in candidates if isinstance(candidate, Candidate))
+    X = problem.rows.X
+    device = X.device.type
+    members = side_by_side(device, len(seeds))
+    return max(
+        c.footprint(X.shape[-1], problem.likelihood_of(c.noise), members, device).bytes(problem.rows.n)
+        for c in candidates
+        if isinstance(c, Candidate)
+    )

@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 
 from online_laplace.data import Table
-from online_laplace.memory import SHARE_OF_MEMORY, memory_of, needed_bytes
+from online_laplace.memory import SHARE_OF_MEMORY, Footprint, memory_of
 from online_laplace.protocol.cost import OVERHEAD, split_seconds, training_seconds
 from online_laplace.protocol.runner import Record, network_of, prepare, run_procedure
 from online_laplace.protocol.training import Training
@@ -116,8 +116,8 @@ def fitting(parts: Sequence[Part], count: int) -> int:
 
 def _bytes(part: Part) -> int:
     spec = part.way.specification
-    weights = network_of(part.table, spec).d_w
-    return needed_bytes(len(part.table.y), weights, len(part.splits) * spec.members)
+    network = network_of(part.table, spec)
+    return Footprint(network.d_out, network.d_w, len(part.splits) * spec.members).bytes(len(part.table.y))
 
 
 def in_order(parts: Sequence[Part], results: Sequence[Sequence[Record]]) -> list[Record]:

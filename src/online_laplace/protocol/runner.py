@@ -14,7 +14,7 @@ from online_laplace.data import Table
 from online_laplace.ensemble.ensemble import Ensembles, Summary
 from online_laplace.ensemble.training import TrainingData, train
 from online_laplace.errors import known_name
-from online_laplace.memory import check_size
+from online_laplace.memory import Footprint
 from online_laplace.model.mlp import MLP
 from online_laplace.model.model import Model
 from online_laplace.model.network import initial_weights
@@ -106,7 +106,8 @@ def prepare(
 ) -> tuple[Model, TrainingData]:
     """The model and the rows that a procedure trains on. Raises InputError for what memory cannot hold."""
     network = network_of(table, spec)
-    check_size(len(table.y), network.d_out, network.d_w, len(splits) * spec.members, spec.device)
+    members = len(splits) * spec.members
+    Footprint(network.d_out, network.d_w, members, device=spec.device).check(len(table.y))
     model = spec.architecture.model(table.X.shape[1], spec.likelihood, spec.like(), spec.curvature)
     return model, training_data(table, spec, list(splits), validate=procedure == "offline")
 
