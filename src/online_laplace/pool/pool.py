@@ -180,9 +180,9 @@ def train_pool(
             )
             if stage is not None:
                 entries.append(Entry(candidate, stage, problem.kind.judge(stage, problem)))
-        judged = place > 0 and preset.stops_early  # one stage alone says too little
-        going_on = _promising(entries, problem.rows) if judged else set(candidates)
-        going_on = {c for c in going_on if c.is_network and length < preset.lengths[-1]}
+        going_on = {c for c, _ in trained if c.is_network and length < preset.lengths[-1]}
+        if going_on and place > 0 and preset.stops_early:  # one stage alone says too little
+            going_on &= _promising(entries, problem.rows)
         if watching is not None:
             for candidate, _ in trained:
                 watching.on_stage([e for e in entries if e.candidate == candidate], candidate in going_on)
