@@ -67,11 +67,13 @@ class MembersAtOnce:
             learnt, said = zip(*workers(tasks), strict=True)
         if on_step is not None:
             on_step(length)
+        unknown = self.rows.y.new_full((len(members),), torch.nan)
         return Stage(
             0,
             self.learner.learnt.joined(list(learnt)),
             {name: torch.cat([each[name] for each in said]) for name in said[0]},
-            self.rows.y.new_full((len(members),), torch.nan),
+            unknown,
+            unknown,
             tuple(Outcome(CONVERGED, 0) for _ in members),
             time.perf_counter() - began,
         )
