@@ -13,6 +13,7 @@ from sklearn.model_selection import GridSearchCV
 
 from online_laplace import OnlineLaplaceClassifier, OnlineLaplaceRegressor, load
 from online_laplace.errors import InputError
+from online_laplace.estimators.pooled import FittedPool
 from online_laplace.estimators.pooling import _for_sets
 from online_laplace.pool.candidates import CONSTANT, LINEAR, PRESETS, Candidate, arcs, fitting
 from online_laplace.pool.folds import assign_blocks, together
@@ -196,6 +197,21 @@ def test_a_time_limit_leaves_out_candidates_and_still_predicts():
         model = OnlineLaplaceRegressor(preset="best", time_limit=0.5, random_state=0).fit(X, y)
     assert len({row["candidate"] for row in model.leaderboard_}) < len(PRESETS["best"].candidates)
     assert np.isfinite(model.predict(X)).all()
+
+
+def test_relevance_is_found_when_it_is_asked_for_and_once(monkeypatch):
+    X, y = waves(40)
+    model = OnlineLaplaceRegressor(**QUICK)
+    assert not hasattr(model, "relevance_")
+    found, sensitivity = [], FittedPool.sensitivity
+    monkeypatch.setattr(FittedPool, "sensitivity", lambda self: found.append(1) or sensitivity(self))
+    model.fit(X, y)
+    assert not found
+    with torch.no_grad():
+        first = model.relevance_
+    assert model.relevance_ is first and len(found) == 1
+    model.fit(X, -2 * y)
+    assert model.relevance_ is not first
 
 
 def test_few_rows_and_rows_that_are_all_alike_are_no_obstacle():
