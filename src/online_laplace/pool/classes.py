@@ -42,7 +42,11 @@ class Classes:
 
     def describe(self, posterior: Predicting, left_out: Rows) -> dict[str, Tensor]:
         """The outputs (r, b, k), their covariance (r, b, k, k), and the classes that there were."""
-        f, covariance = posterior.outputs(left_out.X)
+        X = left_out.X
+        alike = bool((X == X[:, :1]).all())  # as a constant sees them: what is said of one is said of all
+        f, covariance = posterior.outputs(X[:, :1] if alike else X)
+        if alike:
+            f, covariance = f.expand(-1, X.shape[1], -1), covariance.expand(-1, X.shape[1], -1, -1)
         return {"f": f, "covariance": covariance, "y": left_out.y}
 
     def judge(self, stage: Stage, problem: Problem) -> Judged:
@@ -134,8 +138,11 @@ def choose(said: Mapping[str, Tensor], rows: Rows, left_out: LeftOut, form: str)
         forms = ("plug-in",)
     few, few_left_out = _some(said, left_out)
     best: tuple[float, str, float, Tensor] | None = None
+    outputs = few["f"], few["covariance"]
+    if all(bool((values == values[:, :, :1]).all()) for values in outputs):  # as a constant says of all rows
+        outputs = few["f"][:, :, :1], few["covariance"][:, :, :1]
     for each in forms:
-        log_p = log_probabilities(each, few["f"], few["covariance"])
+        log_p = log_probabilities(each, *outputs)
         for temperature in TEMPERATURES:
             density = _density(tempered(log_p, temperature), few["y"], few_left_out, rows.n)
             prior = -0.5 * (math.log(temperature) / LOG_TEMPERATURE) ** 2
