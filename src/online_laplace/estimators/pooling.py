@@ -33,6 +33,8 @@ from online_laplace.types import Rows
 
 # Of a target of variance one: below it a network is asked whether its curvature is worth anything.
 LEAST_NOISE = 1e-9
+# Rows that say how wide a mixture is where time is short.
+MOST_ROWS_IN_TIME = 5_000
 # Below it nothing is learnt at once: what a tree and its member leave out is most of the rows, and how inputs
 # spread is not known from so few.
 FEWEST_BLOCKS = 5
@@ -104,7 +106,8 @@ def fit_pool(
         arcs(preset.blocks, preset.members, preset.left_out) if preset.blocks > 1 else [[]] * preset.members
     )
     left_out = LeftOut.of(blocks, away, rows.X)
-    problem = Problem(rows, left_out, likelihoods.__getitem__, kind)
+    most_rows = math.inf if settings.seconds == math.inf else MOST_ROWS_IN_TIME
+    problem = Problem(rows, left_out, likelihoods.__getitem__, kind, most_rows)
     entries = train_pool(
         problem,
         preset,
