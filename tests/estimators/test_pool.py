@@ -13,6 +13,7 @@ from sklearn.model_selection import GridSearchCV
 
 from online_laplace import OnlineLaplaceClassifier, OnlineLaplaceRegressor, load
 from online_laplace.errors import InputError
+from online_laplace.estimators.pooled import FittedPool
 from online_laplace.estimators.pooling import _for_sets
 from online_laplace.pool.candidates import CONSTANT, LINEAR, PRESETS, Candidate, arcs, fitting
 from online_laplace.pool.folds import assign_blocks, together
@@ -198,6 +199,21 @@ def test_a_time_limit_leaves_out_candidates_and_still_predicts():
     assert np.isfinite(model.predict(X)).all()
 
 
+def test_relevance_is_found_when_it_is_asked_for_and_once(monkeypatch):
+    X, y = waves(40)
+    model = OnlineLaplaceRegressor(**QUICK)
+    assert not hasattr(model, "relevance_")
+    found, sensitivity = [], FittedPool.sensitivity
+    monkeypatch.setattr(FittedPool, "sensitivity", lambda self: found.append(1) or sensitivity(self))
+    model.fit(X, y)
+    assert not found
+    with torch.no_grad():
+        first = model.relevance_
+    assert model.relevance_ is first and len(found) == 1
+    model.fit(X, -2 * y)
+    assert model.relevance_ is not first
+
+
 def test_few_rows_and_rows_that_are_all_alike_are_no_obstacle():
     X, y = waves(4)
     assert np.isfinite(OnlineLaplaceRegressor(**QUICK).fit(X, y).predict(X)).all()
@@ -227,7 +243,8 @@ def test_a_time_limit_that_leaves_no_time_for_networks_leaves_a_line_and_says_so
     model = OnlineLaplaceRegressor(preset="fast", time_limit=1e-3, random_state=0, verbose=1)
     with pytest.warns(UserWarning, match="the time limit was over before a network was trained"):
         model.fit(X, y)
-    assert {row["candidate"] for row in model.leaderboard_} >= {str(CONSTANT), str(LINEAR)}
+    steps = {row["candidate"]: row["steps"] for row in model.leaderboard_}
+    assert steps == {str(CONSTANT): 1, str(LINEAR): 1}  # they look at the clock, too
     assert "at most about 1 second and" in capsys.readouterr().err
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -32,6 +34,15 @@ def grown(X, y, weight=None, seed=0, count=6):
     weight = np.ones(len(X)) if weight is None else weight
     blocks = np.unique(X[:, 0], return_inverse=True)[1] % 8
     return Forest(trees=count).learn(X, y.reshape(len(X), -1), weight, blocks, seed, np.inf)
+
+
+@pytest.mark.parametrize(("seconds", "count"), [(0.0, 1), (10.0, 9), (100.0, 25)])
+def test_no_tree_is_begun_that_would_not_be_done_in_time(monkeypatch, seconds, count):
+    X, y = steps()
+    looks = itertools.count()  # a clock on which a second passes from one look to the next
+    monkeypatch.setattr("time.perf_counter", lambda: float(next(looks)))
+    forest = Forest().learn(X, y[:, None], np.ones(len(X)), np.arange(len(X)) % 8, 0, seconds)
+    assert forest.roots.shape == (1, count)
 
 
 def followed(trees, x, root):

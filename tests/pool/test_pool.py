@@ -15,14 +15,16 @@ from scipy.optimize import minimize
 from online_laplace import OnlineLaplaceClassifier, OnlineLaplaceRegressor
 from online_laplace.curvature import exact
 from online_laplace.ensemble.architecture import Architecture
-from online_laplace.likelihood import Gaussian
+from online_laplace.likelihood import Categorical, Gaussian, VaryingGaussian
 from online_laplace.model.mlp import MLP
 from online_laplace.model.model import Model
 from online_laplace.model.network import initial_weights
 from online_laplace.pool.candidates import CONSTANT, LINEAR, Candidate, Preset, arcs
-from online_laplace.pool.classes import HeldOutProbabilities
+from online_laplace.pool.classes import Classes, HeldOutProbabilities, choose
 from online_laplace.pool.folds import LeftOut, assign_blocks, together
+from online_laplace.pool.forest import Forest
 from online_laplace.pool.members import Members
+from online_laplace.pool.members_at_once import MembersAtOnce
 from online_laplace.pool.narrowing import MOST_LOST, HeldOutComponents, inwards
 from online_laplace.pool.numbers import Numbers
 from online_laplace.pool.pool import Problem, train_pool
@@ -428,4 +430,87 @@ def test_how_long_a_step_takes_is_measured_on_some_of_the_rows(monkeypatch):
     X = np.random.default_rng(0).normal(size=(120, 2))
     model = OnlineLaplaceRegressor(preset="fast", time_limit=60, max_steps=2, random_state=0)
     model.fit(X, X[:, 0], sample_weight=np.arange(120) % 3 + 1.0)
-    assert min(seen[:2]) == max(seen[:2]) == 40 and set(seen[2:]) == {120}
+    assert seen[:2] == [40, 40] and set(seen[2:]) == {120}
+
+
+class Clock:
+    """A clock that stands still but for what is said to take time."""
+
+    def __init__(self, monkeypatch):
+        self.now = 0.0
+        monkeypatch.setattr("time.perf_counter", lambda: self.now)
+
+    def taking(self, seconds, function):
+        def timed(*arguments, **options):
+            self.now += seconds
+            return function(*arguments, **options)
+
+        return timed
+
+
+def test_under_a_limit_time_is_kept_for_judging_and_what_has_none_is_not_begun(monkeypatch):
+    rows = ridges(60)
+    left_out = LeftOut.of(np.arange(60) % 8, [[0, 1], [2, 3], [4, 5], [6, 7]], rows.X)
+    kinds = {"constant": Gaussian(), "varying": VaryingGaussian()}.__getitem__
+    problem = Problem(rows, left_out, kinds, Numbers())
+    forest, tiny = Forest(trees=2), Candidate(Architecture((2,), "tanh", "scalar"))
+    preset = Preset((CONSTANT, LINEAR, forest, tiny), 4, 8, 2, (2, 4))
+    given, clock = [], Clock(monkeypatch)
+
+    def watched(train):
+        def timed(self, *arguments, seconds=math.inf, **options):
+            given.append((clock.now, seconds))
+            return train(self, *arguments, seconds=seconds, **options)
+
+        return timed
+
+    monkeypatch.setattr("online_laplace.pool.pool._seconds_per_work", lambda *_: 0.0)
+    for kind in (Members, MembersAtOnce):
+        monkeypatch.setattr(kind, "train", watched(kind.train))
+    monkeypatch.setattr(Numbers, "judge", clock.taking(3.0, Numbers.judge))
+
+    def candidates(seconds):
+        given.clear()
+        clock.now = 0.0
+        found = [entry.candidate for entry in train_pool(problem, preset, [0, 1, 2, 3], seconds=seconds)]
+        # None may take what it takes to judge it, once there is something to judge by, and all of them.
+        assert all(share <= max(0.0, seconds - now - (6 if now else 0)) for now, share in given)
+        return found
+
+    assert candidates(100.0) == [CONSTANT, LINEAR, forest, tiny, tiny]
+    assert candidates(14.0) == [CONSTANT, LINEAR, forest]
+    assert candidates(9.0) == [CONSTANT, LINEAR]
+    monkeypatch.setattr(MembersAtOnce, "least_seconds", lambda *_: 1e3)
+    assert candidates(100.0) == [CONSTANT, LINEAR, tiny, tiny]
+
+
+def test_a_large_table_s_mixture_is_as_wide_as_some_of_its_rows_say_where_time_is_short():
+    rows = ridges(60)
+    left_out = LeftOut.of(np.arange(60) % 4, [[0], [1], [2], [3]], rows.X)
+    problem = Problem(rows, left_out, lambda noise: Gaussian(), Numbers())
+    preset = Preset((CONSTANT, LINEAR), 4, 4, 1, (5,))
+    entries = train_pool(problem, preset, [0, 1, 2, 3])
+    all_rows, some = (Numbers()._held_out(entries, replace(problem, most_rows=most)) for most in (60, 25))
+    assert len(all_rows.y) == 60 and len(some.y) == 20
+    for name in ("mean", "squared_scale", "there", "y"):
+        torch.testing.assert_close(getattr(some, name), getattr(all_rows, name)[..., ::3])
+
+
+def test_rows_of_classes_that_a_constant_sees_alike_count_as_one_of_each_class():
+    X = 0 * normal(50, 3, seed=0)
+    y = torch.eye(4, dtype=torch.float64)[torch.arange(50) % 3]  # of the fourth class there is none
+    rows = Rows(X, y, 1 + normal(50, seed=1).abs())
+    left_out = LeftOut.of(np.arange(50) % 4, [[0], [1], [2], [3]], X)
+    model = Model.of(MLP(3, (), 4), Categorical(4), "scalar", exact)
+    classes = [Members(model, rows, left_out, Classes().describe, range(4)) for _ in range(2)]
+    classes[0]._alike = False
+    every, one = (members.train(6, 2) for members in classes)
+    torch.testing.assert_close(every.evidence, one.evidence, rtol=1e-10, atol=0)
+    torch.testing.assert_close(every.gamma, one.gamma, rtol=1e-10, atol=0)
+    for name, said in every.said.items():
+        torch.testing.assert_close(said, one.said[name], rtol=1e-9, atol=1e-12)
+    # What is said of all rows alike is judged once, as if they had been judged one by one.
+    apart = {**one.said, "f": one.said["f"] + 1e-12 * normal(*one.said["f"].shape, seed=2)}
+    both = (choose(said, rows, left_out, "auto") for said in (one.said, apart))
+    for judged in zip(*((each.log_density, each.choice) for each in both), strict=True):
+        assert judged[0] == judged[1] if isinstance(judged[0], tuple) else torch.allclose(*judged)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import numpy as np
@@ -20,9 +21,17 @@ from online_laplace.likelihood import Categorical, VaryingGaussian
 from online_laplace.pool import kernel as kernels
 from online_laplace.pool.at_once import Predictor
 from online_laplace.pool.candidates import CLASS_PRESETS, PRESETS, fitting
-from online_laplace.pool.centres import factor_of, learned
+from online_laplace.pool.centres import FEWEST, factor_of, learned
 from online_laplace.pool.kernel import Kernel, learn_kernel, minus_log_evidence
-from online_laplace.pool.process import MOST_COLUMNS, Process, Processes
+from online_laplace.pool.process import (
+    FEWEST_OF_KERNEL,
+    LOOKS,
+    MOST_COLUMNS,
+    Process,
+    Processes,
+    kernel_of_some,
+    work_of_looks,
+)
 from online_laplace.pool.process_of_classes import ClassProcess, ClassProcesses
 
 FOREVER = float("inf")
@@ -181,7 +190,7 @@ def test_members_that_see_the_same_rows_learn_kernels_of_their_own_where_rows_ar
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1e-6, 1e9])
-def test_where_time_is_short_the_first_centres_stand_for_all(seconds):
+def test_where_time_is_short_fewer_centres_stand_for_all(seconds):
     (X, y), new = smooth(400), torch.from_numpy(smooth(50, seed=1)[0])
     learnt = Process(centres=100).learn(X, y, np.ones(400), np.arange(400) % 7, 0, seconds)
     centres = learnt.centre.shape[1]
@@ -192,6 +201,30 @@ def test_where_time_is_short_the_first_centres_stand_for_all(seconds):
             learnt.outputs(new, VaryingGaussian()), again.outputs(new, VaryingGaussian())
         )
     assert learnt.outputs(new, VaryingGaussian()).isfinite().all()
+
+
+def test_where_time_is_short_a_kernel_is_learnt_from_as_many_rows_as_it_suffices_for(monkeypatch):
+    X, y = smooth(300)
+    seen, looks = [], itertools.count()  # a clock on which a second passes from one look to the next
+    monkeypatch.setattr("time.perf_counter", lambda: float(next(looks)))
+    monkeypatch.setattr("online_laplace.pool.process.learn_kernel", lambda X, *_: seen.append(len(X)))
+    for_half = LOOKS * work_of_looks(150, 3) / work_of_looks(FEWEST_OF_KERNEL, 3)
+    for seconds in (0.0, for_half, 1e9, FOREVER):
+        kernel_of_some(X, y, np.random.default_rng(0), seconds)
+    assert seen[0] == FEWEST_OF_KERNEL and 130 <= seen[1] <= 150 and seen[2:] == [300, 300]
+
+
+def test_the_centres_are_as_many_as_time_suffices_for(monkeypatch):
+    X, y = smooth(400)
+    looks = itertools.count()
+    monkeypatch.setattr("time.perf_counter", lambda: float(next(looks)))
+
+    def centres(seconds):
+        random = np.random.default_rng(0)
+        return len(learned(some_kernel(3), X, y, np.ones(400), np.arange(400) % 7, 300, random, seconds).L)
+
+    found = [centres(seconds) for seconds in (0.0, 20.0, 60.0, 1e9)]
+    assert found[0] == FEWEST < found[1] < found[2] < found[3] == centres(FOREVER) == 300
 
 
 @pytest.mark.parametrize("kind", [Process, ClassProcess])

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from online_laplace import defaults
 from online_laplace.data.checks import Floats, Integers
 from online_laplace.errors import InputError
 from online_laplace.estimators.checks import checked_groups, validated
+from online_laplace.estimators.gradients import with_gradients
 from online_laplace.estimators.pooling import PoolFit, fit_pool
 from online_laplace.estimators.settings import EstimatorSettings
 from online_laplace.estimators.training import Fit, begin, go_on
@@ -159,6 +161,18 @@ class OnlineLaplaceEstimator(TrainingRangeMixin, EstimatorSettings):
             yield on_step
             bar.update(steps)
 
+    @cached_property
+    def relevance_(self) -> Floats:
+        """How far the prediction moves with each feature, found when it is asked for: (d,).
+
+        Of a pool or with prior="ard"; others have none.
+        """
+        check_is_fitted(self)
+        if not (isinstance(self._fit, PoolFit) or self._fit.fixed["prior"] == "ard"):
+            raise AttributeError('relevance_ is of a pool, or of a network with prior="ard"')
+        with with_gradients():
+            return self._fit.networks.sensitivity()
+
     def __sklearn_is_fitted__(self) -> bool:
         """Whether `fit` has been called."""
         return hasattr(self, "_fit")
@@ -188,8 +202,6 @@ class OnlineLaplaceEstimator(TrainingRangeMixin, EstimatorSettings):
             self.__dict__.pop(name, None)  # an earlier fit may have been of another kind
         if isinstance(fit, PoolFit):
             self.leaderboard_ = fit.leaderboard
-        if isinstance(fit, PoolFit) or fit.fixed["prior"] == "ard":
-            self.relevance_: Floats = fit.networks.sensitivity()
 
     def _warn_of_preset(self) -> None:
         """Say so where a preset was chosen and has no say, since a network is named."""

@@ -15,12 +15,11 @@ import torch
 from online_laplace.curvature import exact
 from online_laplace.data.checks import Floats, Integers
 from online_laplace.data.scaling import Scaler
-from online_laplace.ensemble.training import TrainingData, observe_scored
 from online_laplace.estimators.fitted import FittedNetworks
 from online_laplace.estimators.fitted_at_once import FittedAtOnce
 from online_laplace.estimators.pooled import FittedPool, Part
 from online_laplace.estimators.targets import Target
-from online_laplace.estimators.training import FitSummary, scaled_rows, summarised
+from online_laplace.estimators.training import FitSummary, scaled_rows
 from online_laplace.likelihood.base import Likelihood
 from online_laplace.pool.at_once import Predictor
 from online_laplace.pool.candidates import Candidate, Preset, arcs, fitting
@@ -34,6 +33,8 @@ from online_laplace.types import Rows
 
 # Of a target of variance one: below it a network is asked whether its curvature is worth anything.
 LEAST_NOISE = 1e-9
+# Rows that say how wide a mixture is where time is short.
+MOST_ROWS_IN_TIME = 5_000
 # Below it nothing is learnt at once: what a tree and its member leave out is most of the rows, and how inputs
 # spread is not known from so few.
 FEWEST_BLOCKS = 5
@@ -105,7 +106,8 @@ def fit_pool(
         arcs(preset.blocks, preset.members, preset.left_out) if preset.blocks > 1 else [[]] * preset.members
     )
     left_out = LeftOut.of(blocks, away, rows.X)
-    problem = Problem(rows, left_out, likelihoods.__getitem__, kind)
+    most_rows = math.inf if settings.seconds == math.inf else MOST_ROWS_IN_TIME
+    problem = Problem(rows, left_out, likelihoods.__getitem__, kind, most_rows)
     entries = train_pool(
         problem,
         preset,
@@ -138,10 +140,9 @@ def fit_pool(
     narrowing = kind.narrowing(entries, problem, preset.members)
     noise = kind.noise_variance(entries, problem, narrowing)
     pool = FittedPool(parts, narrowing, noise, whole, inputs)
-    leader = max(entries, key=_leads)
-    return PoolFit(
-        pool, _summary(leader, pool.leader, target), _leaderboard(entries, problem, target), {}, notice
-    )
+    leader, log_units = max(entries, key=_leads), _log_units(problem, target)
+    leaderboard = _leaderboard(entries, problem, target, log_units)
+    return PoolFit(pool, _summary(leader, log_units), leaderboard, {}, notice)
 
 
 def _prepared(
@@ -236,24 +237,31 @@ def _part(problem: Problem, rows: Rows, inputs: Scaler, target: Scaler, entry: E
     return Part(candidate, entry.stage.length, fitted, entry.weight, entry.mean_weight)
 
 
-def _summary(leader: Entry, networks: FittedNetworks, target: Scaler) -> FitSummary:
+def _summary(leader: Entry, log_units: float) -> FitSummary:
     """What the members of the leading candidate learnt, at their last snapshots."""
-    model, rows = networks.model, networks.seen
-    members = len(leader.stage.networks.w)
-    shared = Rows(rows.X.expand(members, -1, -1), rows.y.expand(members, -1, -1), rows.weight)
-    data = TrainingData(shared, target.tensors(rows.y), score_train=False)
-    like = model.initial_hyper(leader.stage.networks.w[:, 0])
-    info = observe_scored(model, data, *leader.stage.networks.at(-1, like))
-    assert rows.weight is not None
-    return summarised(
-        leader.stage.outcomes, info, list(range(members)), float(rows.weight.sum(-1).mean()), target
+    stage = leader.stage
+    return FitSummary(
+        alpha=1 / (1 / stage.networks.alpha[:, -1]).mean(0).cpu().numpy(),
+        gamma=stage.gamma.mean().item(),
+        log_evidence=stage.evidence.mean().item() - log_units,
+        steps=max(outcome.step for outcome in stage.outcomes),
+        outcomes=stage.outcomes,
     )
 
 
-def _leaderboard(entries: list[Entry], problem: Problem, target: Scaler) -> list[dict[str, Any]]:
-    """Every candidate at every length that was reached, the heaviest first."""
-    # p(y) = p(scaled y) / std for every row that a member saw
+def _log_units(problem: Problem, target: Scaler) -> float:
+    """By how much an evidence changes in the user's units: p(y) = p(scaled y) / std.
+
+    For every row that a member saw, on average over members.
+    """
     seen = float(torch.as_tensor(problem.left_out.training(problem.rows).size).double().mean())
+    return seen * float(np.log(target.std).sum())
+
+
+def _leaderboard(
+    entries: list[Entry], problem: Problem, target: Scaler, log_units: float
+) -> list[dict[str, Any]]:
+    """Every candidate at every length that was reached, the heaviest first."""
     ordered = sorted(entries, key=lambda e: (e.weight, not math.isnan(e.score), e.score), reverse=True)
     return [
         {
@@ -265,7 +273,7 @@ def _leaderboard(entries: list[Entry], problem: Problem, target: Scaler) -> list
                 name: _known(score)
                 for name, score in problem.kind.scores(entry, problem.rows, target).items()
             },
-            "log_evidence": _known(_evidence(entry, seen * float(np.log(target.std).sum()))),
+            "log_evidence": _known(_evidence(entry, log_units)),
             "seconds": entry.stage.seconds,
             "outcome": str(max(entry.stage.outcomes, key=lambda outcome: outcome.failed)),
         }
@@ -273,14 +281,14 @@ def _leaderboard(entries: list[Entry], problem: Problem, target: Scaler) -> list
     ]
 
 
-def _evidence(entry: Entry, units: float) -> float | None:
+def _evidence(entry: Entry, log_units: float) -> float | None:
     """The mean over members, in the user's units.
 
     What is learnt at once has none of its targets, and that of a last layer lacks what the other layers cost:
     it cannot be compared.
     """
     comparable = isinstance(entry.candidate, Candidate) and entry.candidate.curvature == exact.name
-    return float(entry.stage.evidence.mean()) - units if comparable else None
+    return float(entry.stage.evidence.mean()) - log_units if comparable else None
 
 
 def _known(score: Any) -> Any:

@@ -52,7 +52,10 @@ class Learner(ABC):
     def learn(
         self, X: Floats, y: Floats, weight: Floats, blocks: Integers, seed: int, seconds: float
     ) -> Learnt:
-        """What one member learns of rows X (n, d_x), y (n, k), of weight (n,), each in one of `blocks`."""
+        """What one member learns of rows X (n, d_x), y (n, k), of weight (n,), each in one of `blocks`.
+
+        Less of it where `seconds` are short.
+        """
 
     @abstractmethod
     def work(self, rows: int, features: int, targets: int) -> float:

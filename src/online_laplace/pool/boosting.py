@@ -15,7 +15,7 @@ import numpy as np
 
 from online_laplace.data.checks import Floats, Integers
 from online_laplace.pool.at_once import Learner
-from online_laplace.pool.trees import Tree, Trees, fewest_in_leaf, without_repetition
+from online_laplace.pool.trees import Tree, Trees, fewest_in_leaf, no_time_for_another, without_repetition
 
 # Chosen on tables that are in no report: docs/default-configuration.md.
 RATE = 0.05
@@ -52,9 +52,10 @@ class Boosting(Learner):
 
         Each of these has its share of `seconds`; after it there are no more stages or trees.
         """
+        ends = time.perf_counter() + seconds
         X, y, weight, blocks = without_repetition(X, y, weight, blocks)
         # Of each part, of all rows, and of the forest.
-        random, share = np.random.default_rng(seed), seconds / (PARTS + 2)
+        random, share = np.random.default_rng(seed), (ends - time.perf_counter()) / (PARTS + 2)
         names = np.unique(blocks)
         part_of = random.permutation(len(names)) % PARTS
         parts, squares = part_of[np.searchsorted(names, blocks)], np.zeros_like(y)
@@ -73,7 +74,8 @@ class Boosting(Learner):
         from sklearn import config_context
         from sklearn.tree import DecisionTreeRegressor
 
-        began, single = time.perf_counter(), [rows.astype(np.float32) for rows in (X, new)]
+        began = time.perf_counter()
+        single = [rows.astype(np.float32) for rows in (X, new)]
         mean = np.average(y, axis=0, weights=weight)
         found, left, told = [Tree.leaf(mean)], y - mean, np.tile(mean, (len(new), 1))
         count = _rows_of_a_stage(len(X))
@@ -99,7 +101,7 @@ class Boosting(Learner):
             found.append(Tree.of(stage.tree_, value, np.zeros_like(value)))
             left -= value[stage.tree_.apply(single[0])]
             told += value[stage.tree_.apply(single[1])]
-            if time.perf_counter() - began > seconds:
+            if no_time_for_another(began, len(found) - 1, began + seconds):
                 break
         return found, told
 
@@ -120,7 +122,7 @@ def _rows_of_a_stage(rows: int) -> int:
 def grown_on(
     squares: Floats, X: Floats, weight: Floats, random: np.random.Generator, seconds: float
 ) -> list[Tree]:
-    """A forest of squared errors (n, k): trees that know no value. After `seconds` only one is grown."""
+    """A forest of squared errors (n, k): trees that know no value, at least one, as `seconds` allow."""
     from sklearn.tree import ExtraTreeRegressor
 
     began, found, leaf = time.perf_counter(), [], fewest_in_leaf(len(X), LEAST_IN_ERROR_LEAF)
@@ -129,7 +131,7 @@ def grown_on(
         grown.fit(X, squares, sample_weight=weight)
         error = grown.tree_.value[:, :, 0]
         found.append(Tree.of(grown.tree_, np.zeros_like(error), error))
-        if time.perf_counter() - began > seconds:
+        if no_time_for_another(began, len(found), began + seconds):
             break
     return found
 

@@ -26,10 +26,13 @@ JITTER = 1e-9
 LEAST_JITTER = 1e-14
 # What a row counts as beside the variance of the targets: if it were known better, digits would be lost.
 MOST_COUNTED = 1e9
-# How many times as long as the first pass over the rows both take, the second of which factorises.
+# How many times as long as a pass over the rows all of it takes: two passes, before them the choice of the
+# centres, and what is made of the result.
 PASSES = 3
-# The fewest centres, however little time there is.
-FEWEST = 10
+# The fewest centres, however little time there is, and with how many it is measured.
+FEWEST, FEW = 10, 100
+# How many multiplications take as long as to make one number of the kernel.
+A_NUMBER = 60
 
 
 @dataclass(frozen=True)
@@ -61,15 +64,16 @@ def learned(
 ) -> Learned:
     """Rows X (n, d_x), y (n, k), of weight (n,), each in one of `blocks`, by at most so many centres.
 
-    By fewer, the first of them, where `seconds` would not suffice, to judge from one block of the rows.
+    By fewer where `seconds` would not suffice, to judge from few centres and one block of the rows.
     """
-    ends = time.perf_counter() + seconds
+    each = [np.flatnonzero(blocks == block) for block in np.unique(blocks)]
+    if seconds < math.inf:
+        most = _in_time(kernel, X, each, most, seconds)
     centre = X[_chosen(kernel, X, most, random)]
     K = kernel.between(centre, centre)
     L = factor_of(torch.from_numpy(K), JITTER)
     targets = torch.from_numpy(y)
     counted = torch.from_numpy(np.minimum(weight / kernel.noise, MOST_COUNTED))
-    each = [np.flatnonzero(blocks == block) for block in np.unique(blocks)]
 
     def told_by(rows: Integers) -> tuple[Tensor, Tensor, Tensor]:
         """Φ of some rows, Φ N⁻¹ Φᵀ and Φ N⁻¹ y."""
@@ -77,14 +81,6 @@ def learned(
         known = phi * counted[rows]
         return phi, known @ phi.T, known @ targets[rows]
 
-    if seconds < math.inf:
-        began = time.perf_counter()
-        told_by(each[0])
-        needed = PASSES * (time.perf_counter() - began) * len(X) / len(each[0])
-        share = max(ends - time.perf_counter(), 0.0) / needed
-        # Products take the square of their number.
-        count = max(math.ceil(min(share, 1.0) ** 0.5 * len(centre)), min(FEWEST, len(centre)))
-        centre, L = centre[:count], L[:count, :count]
     H, told = torch.eye(len(L), dtype=L.dtype), L.new_zeros(len(L), y.shape[1])
     for rows in each:
         _, seen, of_targets = told_by(rows)
@@ -114,6 +110,24 @@ def factor_of(A: Tensor, jitter: float = 0.0) -> Tensor:
             return found
         jitter = max(100 * jitter, LEAST_JITTER)
     return torch.linalg.cholesky(A + torch.diag(A.diagonal()))
+
+
+def _in_time(kernel: Kernel, X: Floats, blocks: list[Integers], most: int, seconds: float) -> int:
+    """How many centres `seconds` suffice for, at most so many."""
+
+    def work(count: int, rows: Integers) -> float:
+        """What a pass over the rows of a block takes: the kernel, its functions, products and a factor."""
+        return len(rows) * count * (2 * count + X.shape[1] + A_NUMBER) + count**3 / 3
+
+    few, rows, began = X[: min(FEW, most)], blocks[0], time.perf_counter()
+    K = torch.from_numpy(kernel.between(few, few))
+    phi = solve_triangular(factor_of(K, JITTER), torch.from_numpy(kernel.between(few, X[rows])), upper=False)
+    factor_of(torch.eye(len(few), dtype=phi.dtype) + phi @ phi.T)
+    now = time.perf_counter()
+    unit, ends = (now - began) / work(len(few), rows), began + seconds
+    while most > FEWEST and unit * PASSES * sum(work(most, block) for block in blocks) > ends - now:
+        most = max(FEWEST, 9 * most // 10)
+    return most
 
 
 def _chosen(kernel: Kernel, X: Floats, most: int, random: np.random.Generator) -> Integers:

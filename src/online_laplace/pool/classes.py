@@ -42,7 +42,11 @@ class Classes:
 
     def describe(self, posterior: Predicting, left_out: Rows) -> dict[str, Tensor]:
         """The outputs (r, b, k), their covariance (r, b, k, k), and the classes that there were."""
-        f, covariance = posterior.outputs(left_out.X)
+        X = left_out.X
+        alike = bool((X == X[:, :1]).all())  # as a constant sees them: what is said of one is said of all
+        f, covariance = posterior.outputs(X[:, :1] if alike else X)
+        if alike:
+            f, covariance = f.expand(-1, X.shape[1], -1), covariance.expand(-1, X.shape[1], -1, -1)
         return {"f": f, "covariance": covariance, "y": left_out.y}
 
     def judge(self, stage: Stage, problem: Problem) -> Judged:
@@ -133,28 +137,36 @@ def choose(said: Mapping[str, Tensor], rows: Rows, left_out: LeftOut, form: str)
     if not said["covariance"].any():  # nothing is left open, as by a forest, and all forms are one
         forms = ("plug-in",)
     few, few_left_out = _some(said, left_out)
-    best: tuple[float, str, float] | None = None
+    best: tuple[float, str, float, Tensor] | None = None
+    outputs = few["f"], few["covariance"]
+    if all(bool((values == values[:, :, :1]).all()) for values in outputs):  # as a constant says of all rows
+        outputs = few["f"][:, :, :1], few["covariance"][:, :, :1]
     for each in forms:
-        log_p = log_probabilities(each, few["f"], few["covariance"])
+        log_p = log_probabilities(each, *outputs)
         for temperature in TEMPERATURES:
             density = _density(tempered(log_p, temperature), few["y"], few_left_out, rows.n)
             prior = -0.5 * (math.log(temperature) / LOG_TEMPERATURE) ** 2
             score = float(counted @ density[:, 0]) + prior
             if best is None or score > best[0]:
-                best = score, each, temperature
+                best = score, each, temperature, density
     assert best is not None
-    _, chosen, temperature = best
-    log_p = log_probabilities(chosen, said["f"], said["covariance"], temperature)
-    return Judged(_density(log_p, said["y"], left_out, rows.n), None, (chosen, temperature))
+    _, chosen, temperature, density = best
+    if left_out is not few_left_out:
+        log_p = log_probabilities(chosen, said["f"], said["covariance"], temperature)
+        density = _density(log_p, said["y"], left_out, rows.n)
+    return Judged(density, None, (chosen, temperature))
 
 
 def _density(log_p: Tensor, y: Tensor, left_out: LeftOut, n: int) -> Tensor:
     """The log probability (n, 1) of every row's class, of those (r, c, b, k) by networks that left it out."""
-    mixed = torch.logsumexp(log_p, 1) - math.log(log_p.shape[1])
-    return mean_density(*left_out.by_row((y[:, 0] * mixed).sum(-1, keepdim=True), n))
+    own = (y * log_p).sum(-1, keepdim=True)
+    mixed = torch.logsumexp(own, 1) - math.log(log_p.shape[1])
+    return mean_density(*left_out.by_row(mixed, n))
 
 
 def _some(said: Mapping[str, Tensor], left_out: LeftOut) -> tuple[dict[str, Tensor], LeftOut]:
     """What was said of at most `CHOSEN_BY` rows of each member, evenly from all that it left out."""
     step = max(1, -(-left_out.outside.shape[1] // CHOSEN_BY))
+    if step == 1:
+        return dict(said), left_out
     return {name: values[:, :, ::step] for name, values in said.items()}, left_out.every(step)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -151,18 +152,23 @@ class LeftOut:
         `times` is how often a row was left out at most; the second, (times, n), is false where it was not so
         often, and the value there zero.
         """
-        flat = self.outside.flatten()
-        present = torch.nonzero(self.counts_outside.flatten() > 0).squeeze(-1)
-        order = present[torch.argsort(flat[present], stable=True)]
-        rows = flat[order]
-        first = torch.searchsorted(rows, rows)  # where each row's own begin
-        time = torch.arange(len(rows), device=rows.device) - first
+        order, rows, time = self._by_row
         times = int(time.max()) + 1 if len(time) else 1
         collected = values.new_zeros(times, n, *values.shape[2:])
         collected[time, rows] = values.flatten(0, 1)[order]
         there = torch.zeros(times, n, dtype=torch.bool, device=rows.device)
         there[time, rows] = True
         return collected, there
+
+    @cached_property
+    def _by_row(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Where values of rows left out are, in the order of the rows, which rows, and how often before."""
+        flat = self.outside.flatten()
+        present = torch.nonzero(self.counts_outside.flatten() > 0).squeeze(-1)
+        order = present[torch.argsort(flat[present], stable=True)]
+        rows = flat[order]
+        first = torch.searchsorted(rows, rows)  # where each row's own begin
+        return order, rows, torch.arange(len(rows), device=rows.device) - first
 
 
 def _padded(numbers: list[Integers], like: Tensor) -> tuple[Tensor, Tensor]:

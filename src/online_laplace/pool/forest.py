@@ -15,7 +15,7 @@ import numpy as np
 
 from online_laplace.data.checks import Floats, Integers
 from online_laplace.pool.at_once import Learner
-from online_laplace.pool.trees import Tree, Trees, fewest_in_leaf, without_repetition
+from online_laplace.pool.trees import Tree, Trees, fewest_in_leaf, no_time_for_another, without_repetition
 
 # Each tree leaves this share of its member's rows out, by which the errors of its forest are known.
 UNSEEN = 0.25
@@ -42,15 +42,15 @@ class Forest(Learner):
     def learn(
         self, X: Floats, y: Floats, weight: Floats, blocks: Integers, seed: int, seconds: float
     ) -> Trees:
-        """Grow them. Every tree leaves some blocks out. After `seconds` no more are grown but one."""
+        """Grow them. Every tree leaves some blocks out. `seconds` are kept, but one is always grown."""
         from sklearn.tree import ExtraTreeRegressor
 
-        began = time.perf_counter()
+        ends = time.perf_counter() + seconds
         X, y, weight, blocks = without_repetition(X, y, weight, blocks)
         random, names = np.random.default_rng(seed), np.unique(blocks)
         away = min(max(1, round(UNSEEN * len(names))), len(names) - 1)
         leaf = fewest_in_leaf(len(X), LEAST_IN_LEAF)
-        grown, told, times = [], np.zeros_like(y), np.zeros(len(y))
+        grown, told, times, began = [], np.zeros_like(y), np.zeros(len(y)), time.perf_counter()
         for _ in range(self.trees):
             unseen = np.isin(blocks, random.permutation(names)[:away])
             tree = ExtraTreeRegressor(min_samples_leaf=leaf, random_state=int(random.integers(2**31 - 1)))
@@ -58,7 +58,7 @@ class Forest(Learner):
             if unseen.any():
                 told[unseen] += tree.predict(X[unseen]).reshape(-1, y.shape[1])
                 times += unseen
-            if time.perf_counter() - began > seconds:
+            if no_time_for_another(began, len(grown), ends):
                 break
         counted = np.where(times > 0, weight, 0.0)
         squares = (y - told / np.maximum(times, 1)[:, None]) ** 2

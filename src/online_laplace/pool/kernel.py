@@ -37,6 +37,11 @@ class Kernel:
     linear: float
     noise: float
 
+    @classmethod
+    def expected(cls, features: int) -> Kernel:
+        """What is expected before any target is seen."""
+        return cls(np.full(features, math.sqrt(features) * LENGTH), SMOOTH, LINEAR, LEAST_NOISE + NOISE)
+
     def between(self, X: Floats, Z: Floats) -> Floats:
         """k of every row of X (n, d_x) with every row of Z (m, d_x): (n, m)."""
         root = _root(X / self.length, Z / self.length)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from joblib import delayed
+from joblib import Parallel, delayed
 from torch import Tensor
 
 from online_laplace.likelihood.base import Likelihood
@@ -51,30 +51,38 @@ class MembersAtOnce:
         """Learn, and say what is known of the rows left out. Steps mean nothing here."""
         began, members = time.perf_counter(), range(len(self.seeds))
         with parallel(n_jobs, len(members)) as workers:
-            rounds = -(-len(members) // max(1, workers._effective_n_jobs()))
-            tasks = (
-                delayed(_learn_member)(
-                    self.learner,
-                    self.likelihood,
-                    self.rows,
-                    self.left_out.of_members(slice(m, m + 1)),
-                    self.describe,
-                    self.seeds[m],
-                    seconds / rounds,
-                )
-                for m in members
-            )
+            each = seconds / self._rounds(workers)
+            tasks = (delayed(_learn_member)(*self._of_member(m), each) for m in members)
             learnt, said = zip(*workers(tasks), strict=True)
         if on_step is not None:
             on_step(length)
+        unknown = self.rows.y.new_full((len(members),), torch.nan)
         return Stage(
             0,
             self.learner.learnt.joined(list(learnt)),
             {name: torch.cat([each[name] for each in said]) for name in said[0]},
-            self.rows.y.new_full((len(members),), torch.nan),
+            unknown,
+            unknown,
             tuple(Outcome(CONVERGED, 0) for _ in members),
             time.perf_counter() - began,
         )
+
+    def least_seconds(self, n_jobs: int | None = None) -> float:
+        """What it takes with as little as can be learnt, to judge from one member that is given no time."""
+        began = time.perf_counter()
+        _learn_member(*self._of_member(0), 0.0)
+        spent = time.perf_counter() - began
+        with parallel(n_jobs, len(self.seeds)) as workers:
+            return spent * self._rounds(workers)
+
+    def _rounds(self, workers: Parallel) -> int:
+        """How many members are learnt one after another."""
+        return -(-len(self.seeds) // max(1, workers._effective_n_jobs()))
+
+    def _of_member(self, m: int) -> tuple[Learner, Likelihood, Rows, LeftOut, Describe, int]:
+        """What a task is given to learn one."""
+        left_out = self.left_out.of_members(slice(m, m + 1))
+        return self.learner, self.likelihood, self.rows, left_out, self.describe, self.seeds[m]
 
 
 @one_thread_each()

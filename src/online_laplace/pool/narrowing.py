@@ -18,6 +18,7 @@ from scipy.optimize import bisect, minimize_scalar
 from torch import Tensor
 
 from online_laplace.data.scaling import Affine
+from online_laplace.predictive.gaussian import GaussianPredictive
 from online_laplace.predictive.mixture import Mixture
 from online_laplace.predictive.student import StudentPredictive
 
@@ -117,8 +118,11 @@ class HeldOutComponents:
     def _mixture(self, times: list[int], rows: Tensor) -> Mixture:
         fields = (self.mean, self.squared_scale - self.noise_scale, self.noise_scale, self.freedom)
         each = (v[:, times][..., rows].flatten(0, 1).unsqueeze(-1) for v in fields)
+        mean, spread, noise, freedom = each
         weights = (self.weights / len(times)).repeat_interleave(len(times))
-        return Mixture(StudentPredictive(*each), weights)
+        if freedom.isinf().all():
+            return Mixture(GaussianPredictive(mean, spread, noise), weights)
+        return Mixture(StudentPredictive(mean, spread, noise, freedom), weights)
 
 
 def _crossing(function: Callable[[float], float], positive: float, negative: float) -> float:

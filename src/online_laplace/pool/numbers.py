@@ -98,20 +98,20 @@ class Numbers:
         means = [
             e.mean_weight * e.judged.mean for e in entries if e.mean_weight > 0 and e.judged.mean is not None
         ]
-        if held_out.share_outside(torch.stack(means).sum(0).flatten()) <= MOST_OUTSIDE:
+        if held_out.share_outside(torch.stack(means).sum(0)[_some(problem)].flatten()) <= MOST_OUTSIDE:
             return entries
         return [replace(entry, mean_weight=entry.weight) for entry in entries]
 
     def _held_out(self, entries: list[Entry], problem: Problem) -> HeldOutComponents:
         """What the mixture of all entries is made of at the rows left out."""
         used = [entry for entry in entries if entry.weight > 0]
-        rows, left_out = problem.rows, problem.left_out
-        there = left_out.by_row(used[0].stage.said["mean"][:, 0], rows.n)[1]
+        rows, left_out, some = problem.rows, problem.left_out, _some(problem)
+        there = left_out.by_row(used[0].stage.said["mean"][:, 0], rows.n)[1][:, some]
 
         def collected(name: str) -> Tensor:
             # (r, c, b, k) → (times, n, c, k) → (c, times, n · k)
-            said = (entry.stage.said[name].transpose(1, 2) for entry in used)
-            return torch.cat([left_out.by_row(v, rows.n)[0].permute(2, 0, 1, 3).flatten(2) for v in said])
+            said = (left_out.by_row(entry.stage.said[name].transpose(1, 2), rows.n)[0] for entry in used)
+            return torch.cat([values[:, some].permute(2, 0, 1, 3).flatten(2) for values in said])
 
         counts = [entry.stage.said["mean"].shape[1] for entry in used]
         shares = [
@@ -125,10 +125,10 @@ class Numbers:
             collected("noise"),
             collected("freedom"),
             rows.y.new_tensor(shares),
-            rows.y.flatten(),
+            rows.y[some].flatten(),
             there.repeat_interleave(rows.targets, -1),
-            counted.expand_as(rows.y).flatten(),
-            floor_like(rows.y, floor).flatten(),
+            counted.expand_as(rows.y)[some].flatten(),
+            floor_like(rows.y[some], floor).flatten(),
         )
 
     def scores(self, entry: Entry, rows: Rows, target: Scaler) -> dict[str, Any]:
@@ -141,6 +141,11 @@ class Numbers:
             "log_likelihood": float(log_p[0]) - float(np.log(target.std).sum()),
             "rmse": float(rmse[0]) if len(rmse) == 1 else rmse.tolist(),
         }
+
+
+def _some(problem: Problem) -> slice:
+    """At most `most_rows`, evenly from all."""
+    return slice(None, None, max(1, math.ceil(problem.rows.n / problem.most_rows)))
 
 
 def mean_density(log_density: Tensor, there: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -24,10 +25,11 @@ from online_laplace.pool.views import VIEWS
 from online_laplace.pool.weighting import Entry, Judged, weighted
 from online_laplace.types import Rows
 
-# What a network is trained for at least.
+# What a line or a network is trained for at least.
 ONE_STEP: dict[str, Any] = {"lengths": (1,), "snapshots": 1, "refit": 0}
-# Rows on which it is measured how long a step takes: of a large table one takes seconds.
-MEASURED_ROWS = 1_000
+# Rows on which it is measured how long a step takes, of a large table seconds; and before it, while libraries
+# set themselves up.
+MEASURED_ROWS, ROWS_BEFORE = 1_000, 100
 # A stage of less weight than this does not promise that a longer one would have more.
 PROMISING_WEIGHT = 0.1
 
@@ -36,13 +38,15 @@ PROMISING_WEIGHT = 0.1
 class Problem:
     """Rows as networks see them, which of them members leave out, and what is asked of a candidate.
 
-    `likelihood_of` makes the likelihood of a kind of noise.
+    `likelihood_of` makes the likelihood of a kind of noise. Of numbers, at most `most_rows` that were left
+    out say how wide the mixture is: all of a large table take long.
     """
 
     rows: Rows
     left_out: LeftOut
     likelihood_of: Callable[[str], Likelihood]
     kind: Kind
+    most_rows: float = math.inf
 
     def rows_for(self, candidate: Candidate) -> Rows:
         """The rows as a candidate sees them."""
@@ -128,7 +132,7 @@ def train_pool(
     preset: Preset,
     seeds: Sequence[int],
     *,
-    seconds: float = float("inf"),
+    seconds: float = math.inf,
     n_jobs: int | None = None,
     watching: Watching | None = None,
 ) -> list[Entry]:
@@ -140,7 +144,7 @@ def train_pool(
     """
     ends = time.perf_counter() + seconds
     candidates, rate = list(preset.candidates), 0.0
-    if watching is not None or seconds < float("inf"):
+    if watching is not None or seconds < math.inf:
         rate = _seconds_per_work(problem, preset, seeds, n_jobs)
         remaining = ends - time.perf_counter()
         shortest = replace(preset, lengths=preset.lengths[:1], refit=0)
@@ -154,33 +158,37 @@ def train_pool(
             )
     trained = [(candidate, problem.members(candidate, seeds)) for candidate in candidates]
     entries: list[Entry] = []
+    judging = 0.0  # what a stage took at most to be judged, and what all of them together will take again
     for place, length in enumerate(preset.lengths):
         for candidate, members in trained:
-            remaining = ends - time.perf_counter()
-            if place == 0 and not _is_line(candidate):
-                remaining *= _share(problem, preset, candidate, candidates)
-            # A constant and a line take no time to speak of.
-            if members.step == 0 and candidate.is_network:
-                missing = rate * sum(_work(problem, replace(preset, **ONE_STEP), [candidate]))
-            else:
+            remaining = ends - time.perf_counter() - 2 * judging
+            share = _share(problem, preset, candidate, candidates) if place == 0 else 1.0
+            if members.step > 0:
                 missing = (length - members.step) * members.step_seconds
-            if entries and not _is_line(candidate) and missing > remaining:
+            elif isinstance(members, MembersAtOnce):
+                missing = members.least_seconds(n_jobs) if remaining < math.inf else 0.0
+            else:
+                missing = rate * sum(_work(problem, replace(preset, **ONE_STEP), [candidate]))
+            # What is quick to learn may begin at the cost of networks, which are many.
+            allowed = remaining * share if candidate.is_network else remaining
+            if entries and missing > allowed and not _is_simplest(candidate):
                 continue  # there is something to predict with, and no time for more of this
             told = None if watching is None else partial(watching.on_step, candidate)
-            seconds = float("inf") if _is_line(candidate) else max(remaining, 0.0)
             stage = members.train(
                 length,
                 preset.snapshots,
                 preset.update_every,
-                seconds=seconds,
+                seconds=max(share * remaining, 0.0),
                 n_jobs=n_jobs,
                 on_step=told,
             )
             if stage is not None:
+                began = time.perf_counter()
                 entries.append(Entry(candidate, stage, problem.kind.judge(stage, problem)))
-        judged = place > 0 and preset.stops_early  # one stage alone says too little
-        going_on = _promising(entries, problem.rows) if judged else set(candidates)
-        going_on = {c for c in going_on if c.is_network and length < preset.lengths[-1]}
+                judging = max(judging, time.perf_counter() - began)
+        going_on = {c for c, _ in trained if c.is_network and length < preset.lengths[-1]}
+        if going_on and place > 0 and preset.stops_early:  # one stage alone says too little
+            going_on &= _promising(entries, problem.rows)
         if watching is not None:
             for candidate, _ in trained:
                 watching.on_stage([e for e in entries if e.candidate == candidate], candidate in going_on)
@@ -193,9 +201,9 @@ def stacked(entries: list[Entry], problem: Problem) -> list[Entry]:
     return problem.kind.agreeing(weighted(entries, problem.rows), problem)
 
 
-def _is_line(candidate: AnyCandidate) -> bool:
-    """Whether it is a constant or a line."""
-    return isinstance(candidate, Candidate) and not candidate.is_network
+def _is_simplest(candidate: AnyCandidate) -> bool:
+    """Whether it is a constant or a line, so that there is something to predict with."""
+    return isinstance(candidate, Candidate) and not candidate.is_network and candidate.view != "products"
 
 
 def _share(
@@ -203,17 +211,19 @@ def _share(
 ) -> float:
     """What a candidate may take of the time left for its stage, by the work of those after it.
 
-    What is learnt at once may have as much as any: networks, whose work is that of all their steps, would
-    leave it next to nothing on large tables, and can make do with fewer of them.
+    What is no network may have as much as any: networks, whose work is that of all their steps, would leave
+    it next to nothing on large tables, and can make do with fewer of them.
     """
     after = candidates[candidates.index(candidate) :]
     works = _work(problem, preset, after)
     share = works[0] / sum(works)
-    return max(share, 1 / len(after)) if isinstance(candidate, Learner) else share
+    return share if candidate.is_network else max(share, 1 / len(after))
 
 
 def _promising(entries: list[Entry], rows: Rows) -> set[AnyCandidate]:
     """The candidates worth more training: those whose last stage has much weight among what is there."""
+    if not any(entry.candidate.is_network for entry in entries):
+        return set()
     last = {entry.candidate: entry for entry in weighted(entries, rows)}
     return {candidate for candidate, entry in last.items() if entry.weight > PROMISING_WEIGHT}
 
@@ -224,15 +234,16 @@ def _work(problem: Problem, preset: Preset, candidates: Sequence[AnyCandidate]) 
 
 
 def _seconds_per_work(problem: Problem, preset: Preset, seeds: Sequence[int], n_jobs: int | None) -> float:
-    """How long a unit of work takes here, from two steps of the first network on some of the rows."""
+    """How long a unit of work takes here, from steps of the first network, up to an update, on some rows."""
     candidate = next((c for c in preset.candidates if c.is_network), preset.candidates[0])
     some = seeds[: side_by_side(problem.rows.X.device.type, len(seeds))]
-    problem = problem.of_some_rows(MEASURED_ROWS, len(some))
-    members = problem.members(candidate, some)
-    for _ in range(2):  # libraries set themselves up in the first
-        members.train(members.step + 2, 1, preset.update_every, n_jobs=n_jobs)
-    step = replace(preset, lengths=(2,), snapshots=1, members=len(some), left_out=0, refit=0)
-    return 2 * members.step_seconds / sum(_work(problem, step, [candidate]))
+    steps = preset.update_every
+    for rows in (min(ROWS_BEFORE, MEASURED_ROWS), MEASURED_ROWS):
+        measured = problem.of_some_rows(rows, len(some))
+        members = measured.members(candidate, some)
+        members.train(steps, 1, steps, n_jobs=n_jobs)
+    these = replace(preset, lengths=(steps,), snapshots=1, members=len(some), left_out=0, refit=0)
+    return steps * members.step_seconds / sum(_work(measured, these, [candidate]))
 
 
 def _bytes(problem: Problem, candidates: Sequence[AnyCandidate], seeds: Sequence[int]) -> int:

@@ -22,7 +22,7 @@ from online_laplace.likelihood import Likelihood, VaryingGaussian
 from online_laplace.pool.at_once import Learner
 from online_laplace.pool.boosting import grown_on
 from online_laplace.pool.centres import Learned, learned
-from online_laplace.pool.kernel import Kernel, learn_kernel
+from online_laplace.pool.kernel import Kernel, learn_kernel, minus_log_evidence
 from online_laplace.pool.trees import Trees, log_above, without_repetition
 
 # Of more rows than these some stand for all: a kernel's functions are sums of those that have one of these
@@ -33,6 +33,8 @@ ROWS_OF_KERNEL = 500
 # And from which share of them, where members who see the same rows would all learn the same kernel; fewer
 # rows than these are all taken, since it would suffer.
 SHARE_OF_ALL_ROWS, FEWEST_OF_ALL_ROWS = 0.8, 350
+# From how few where there is little time.
+FEWEST_OF_KERNEL = 50
 # With more columns the lengths of a kernel, one for each, are too many to be learnt from so few rows.
 MOST_COLUMNS = 200
 # Of what is known of the function at an average row, what may be left out: this share of the noise.
@@ -162,10 +164,11 @@ class Process(Learner):
         self, X: Floats, y: Floats, weight: Floats, blocks: Integers, seed: int, seconds: float
     ) -> Processes:
         """The kernel by some of the rows, the process by all, within `seconds`."""
+        ends = time.perf_counter() + seconds
         X, y, weight, blocks = without_repetition(X, y, weight, blocks)
         random = np.random.default_rng(seed)
-        ends = time.perf_counter() + seconds
-        kernel = kernel_of_some(X, y, random, seconds / 2, self.share_of_kernel)
+        left = ends - time.perf_counter()
+        kernel = kernel_of_some(X, y, random, left / 2, self.share_of_kernel)
         left = ends - time.perf_counter()
         known = learned(kernel, X, y, weight, blocks, self.centres, random, left)
         squares = np.square(y - known.mean) / known.variance[:, None]
@@ -195,11 +198,20 @@ def kernel_of_some(
 ) -> Kernel:
     """The kernel that suits some rows, drawn at random, a share of them: a few hundred tell it well.
 
-    Each of them counts once: that rows are repeated does not show that targets are known without noise.
+    Each of them counts once: that rows are repeated does not show that targets are known without noise. By
+    fewer, where `seconds` would not suffice for all looks, to judge from one at few of them.
     """
+    ends = time.perf_counter() + seconds
     count = min(ROWS_OF_KERNEL, max(math.ceil(share * len(X)), FEWEST_OF_ALL_ROWS))
     some = random.permutation(len(X))[:count]
-    return learn_kernel(X[some], y[some], np.ones(len(some)), seconds)
+    if seconds < math.inf:
+        few, began = some[:FEWEST_OF_KERNEL], time.perf_counter()
+        minus_log_evidence(Kernel.expected(X.shape[1]), X[few], y[few], np.ones(len(few)))
+        now = time.perf_counter()
+        unit = LOOKS * (now - began) / work_of_looks(len(few), X.shape[1])
+        while len(some) > len(few) and unit * work_of_looks(len(some), X.shape[1]) > ends - now:
+            some = some[: max(len(few), 9 * len(some) // 10)]
+    return learn_kernel(X[some], y[some], np.ones(len(some)), ends - time.perf_counter())
 
 
 def work_of_looks(rows: int, features: int) -> float:

@@ -100,13 +100,14 @@ class ClassProcess(Learner):
         self, X: Floats, y: Floats, weight: Floats, blocks: Integers, seed: int, seconds: float
     ) -> ClassProcesses:
         """The kernel by some of the rows, the process and its sharpness by all, within `seconds`."""
+        ends = time.perf_counter() + seconds
         X, y, weight, blocks = without_repetition(X, y, weight, blocks)
         random = np.random.default_rng(seed)
         shares = np.average(y, axis=0, weights=weight)
         std = max(float(np.sqrt(np.mean(shares * (1 - shares)))), np.finfo(float).tiny)  # one class alone
         scaled = (y - shares) / std
-        ends = time.perf_counter() + seconds
-        kernel = kernel_of_some(X, scaled, random, seconds / 2)
+        left = ends - time.perf_counter()
+        kernel = kernel_of_some(X, scaled, random, left / 2)
         left = ends - time.perf_counter()
         known = learned(kernel, X, scaled, weight, blocks, self.centres, random, left)
         sharp = _sharpness(std * known.mean + shares, y, weight)

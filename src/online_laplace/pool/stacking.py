@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import torch
 from scipy.optimize import nnls
@@ -31,11 +29,14 @@ def density_weights(
     log_density = log_density.masked_fill(unusable, -torch.inf)
     counts = torch.ones_like(log_density[..., 0]) if weight is None else weight
     counts = (counts / counts.sum(-1, keepdim=True)).unsqueeze(-1)
-    log_weights = torch.full_like(log_density[..., 0, :], -math.log(c))
+    # Beside the best part of a row, which keeps some weight as long as it is the best of any, what is beyond
+    # the range of numbers is nothing.
+    density = (log_density - log_density.amax(-1, keepdim=True)).exp()
+    weights = torch.full_like(density[..., 0, :], 1 / c).unsqueeze(-2)
     for _ in range(iterations):
-        share = torch.softmax(log_weights.unsqueeze(-2) + log_density, dim=-1)
-        log_weights = (counts * share).sum(-2).log()
-    return log_weights.exp()
+        of_mixture = (weights * density).sum(-1, keepdim=True)
+        weights = weights * (counts / of_mixture * density).sum(-2, keepdim=True)
+    return weights.squeeze(-2)
 
 
 def squared_error_weights(means: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:

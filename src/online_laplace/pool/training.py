@@ -47,14 +47,15 @@ class Stage:
     """What members (r,) came to after `length` steps, and what they say of the rows that they left out.
 
     `learnt` predicts: snapshots (r, c, ·) of networks, or what was learnt at once. `said` holds what each of
-    them says, (r, c, b, …) by name; `evidence` (r,) is that of the last snapshot, no number where there is
-    none; `seconds` what it took from the stage before.
+    them says, (r, c, b, …) by name; `evidence` and `gamma` (r,) are those of the last snapshot, no numbers
+    where there are none; `seconds` what it took from the stage before.
     """
 
     length: int
     learnt: Snapshots | Learnt
     said: dict[str, Tensor]
     evidence: Tensor
+    gamma: Tensor
     outcomes: tuple[Outcome, ...]
     seconds: float
 
@@ -96,6 +97,7 @@ def joined(groups: Sequence[Stage]) -> Stage:
         Snapshots(*(torch.cat([v[:, -count:] for v in values]) for values in zip(*snapshots, strict=True))),
         {name: torch.cat([s.said[name][:, -count:] for s in groups]) for name in groups[0].said},
         torch.cat([stage.evidence for stage in groups]),
+        torch.cat([stage.gamma for stage in groups]),
         tuple(outcome for stage in groups for outcome in stage.outcomes),
         sum(stage.seconds for stage in groups),
     )
@@ -153,17 +155,16 @@ def train_stage(
             return None, paused
         taken = [Snapshots.single(state.w, state.hyper)]
     chosen = Snapshots(*(torch.cat(values, dim=-2) for values in zip(*taken, strict=True)))
-    said, evidence = _said(model, chosen, rows, left_out, describe)
+    said, evidence, gamma = _said(model, chosen, rows, left_out, describe)
     spent = time.perf_counter() - began
-    return Stage(state.step, chosen, said, evidence, tuple(state.outcomes()), spent), paused
+    return Stage(state.step, chosen, said, evidence, gamma, tuple(state.outcomes()), spent), paused
 
 
 def _said(
     model: Model, snapshots: Snapshots, rows: Rows, left_out: Rows, describe: Describe
-) -> tuple[dict[str, Tensor], Tensor]:
-    """What each snapshot says of the rows left out, and the evidence of the last."""
+) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+    """What each snapshot says of the rows left out, and the evidence and γ of the last."""
     like = model.initial_hyper(snapshots.w[..., 0, :])
-    evidence = like.beta[..., 0]
     each = []
     for c in range(snapshots.w.shape[-2]):
         w, hyper = snapshots.at(c, like)
@@ -172,4 +173,5 @@ def _said(
         evidence = laplace_evidence(tangent, hyper, H)
         del tangent  # predictions need no J but that of a few rows at a time
         each.append(describe(Posterior(model, w, hyper, H), left_out))
-    return {name: torch.stack([said[name] for said in each], dim=1) for name in each[0]}, evidence
+    said = {name: torch.stack([one[name] for one in each], dim=1) for name in each[0]}
+    return said, evidence, H.group_gamma().sum(-1)

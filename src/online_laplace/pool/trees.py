@@ -6,6 +6,7 @@ of a second.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -179,6 +180,12 @@ def log_above(floor: Floor, variance: Tensor) -> Tensor:
 def fewest_in_leaf(rows: int, least: int) -> int:
     """The fewest rows of a leaf: `least`, or what keeps a tree of so many rows small."""
     return max(least, -(-rows // MOST_LEAVES))
+
+
+def no_time_for_another(began: float, grown: int, ends: float) -> bool:
+    """Whether one more tree would be over at a time after `ends`, if it takes as long as those so far."""
+    now = time.perf_counter()
+    return now + (now - began) / grown > ends
 
 
 def without_repetition(

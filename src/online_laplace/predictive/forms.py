@@ -81,9 +81,11 @@ def _mean_of_draws(e: Tensor, f: Tensor, covariance: Tensor) -> Tensor:
     # The symmetric root: that of eigenvectors alone depends on their signs, which the last bit decides.
     values, vectors = torch.linalg.eigh(covariance)
     root = (vectors * values.clamp(min=0).sqrt().unsqueeze(-2)) @ vectors.mT
-    moved = torch.einsum("sj,...mij->...smi", e, root)
-    each = torch.cat([f.unsqueeze(-3) + moved, f.unsqueeze(-3) - moved], dim=-3).log_softmax(-1)
-    return torch.logsumexp(each, dim=-3) - math.log(2 * PAIRS)
+    # Rows last and classes first: along a last axis of a few classes a softmax takes many times as long.
+    moved = torch.einsum("sj,...mij->...ism", e, root).contiguous()
+    middle = f.mT.unsqueeze(-2)
+    each = torch.cat([middle + moved, middle - moved], dim=-2).log_softmax(-3)
+    return torch.logsumexp(each, dim=-2).mT - math.log(2 * PAIRS)
 
 
 _FORMS = {"plug-in": _plug_in, "probit": _probit, "bridge": _bridge, "monte-carlo": _monte_carlo}
