@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from online_laplace import OnlineLaplaceRegressor, load
 from online_laplace.likelihood import VaryingGaussian
 from online_laplace.pool import boosting
 from online_laplace.pool.at_once import Predictor
-from online_laplace.pool.boosting import DEPTH, ERROR_TREES, LEAST_IN_LEAF, RATE, Boosting
+from online_laplace.pool.boosting import DEPTH, ERROR_TREES, LEAST_IN_LEAF, RATE, STAGES_BETWEEN, Boosting
 from online_laplace.pool.candidates import CLASS_PRESETS, PRESETS
 from online_laplace.pool.trees import Trees
 
@@ -73,19 +74,38 @@ def test_a_row_of_weight_two_is_a_row_given_twice_in_any_order():
         assert torch.equal(getattr(weighted, name), getattr(repeated, name)), name
 
 
+def grown(trees):
+    """The stages of each member: its trees but for leaves of zeros, the mean, and those of errors."""
+    start = trees.roots.long()
+    return ((trees.left[start] != start) & (trees.error[start].squeeze(-1) == 0)).sum(1).tolist()
+
+
 def test_a_member_that_time_stops_has_one_stage_and_stands_beside_the_others():
     X, y = bends(80)
     stopped, whole = learnt(X, y, seconds=0.0), learnt(X, y, seed=1)
-    assert stopped.roots.shape == whole.roots.shape == (1, 1 + FEW.stages + ERROR_TREES)
+    both = FEW.joined([stopped, whole])
+    assert grown(both) == [1, FEW.stages] and both.roots.shape == (2, 1 + FEW.stages + ERROR_TREES)
     rows = torch.from_numpy(X)
-    value, error = Trees.joined([stopped, whole]).averages(rows)
-    torch.testing.assert_close(value[1:], whole.averages(rows)[0])
+    value, error = both.averages(rows)
+    for member, alone in enumerate((stopped, whole)):
+        torch.testing.assert_close(value[member], alone.averages(rows)[0][0])
+        torch.testing.assert_close(error[member], alone.averages(rows)[1][0])
     # One step of so small a rate is next to the mean of all targets.
     mean = torch.full_like(value[0], float(y.mean()))
     torch.testing.assert_close(value[0], mean, rtol=0, atol=RATE * float(np.abs(y - y.mean()).max()))
     assert (error > 0).all() and value[1].var() > 50 * value[0].var()
     # Of errors there is one tree, which stands for all that there would be.
     assert 0.5 * y.var() < float(error[0].mean()) < 2 * y.var()
+
+
+def test_there_are_as_many_stages_as_rows_left_out_bear():
+    """Of noise the first are the best, of what bends many; all rows bear a third more than three quarters."""
+    random = np.random.default_rng(3)
+    X, y = bends(300)
+    noise, bent = learnt(X, random.normal(size=300), learner=Boosting()), learnt(X, y, learner=Boosting())
+    assert grown(noise) == [math.ceil(STAGES_BETWEEN * 4 / 3)] and grown(bent)[0] > 3 * STAGES_BETWEEN
+    few = learnt(X, y, learner=Boosting(stages=2 * STAGES_BETWEEN))
+    assert grown(few) == [2 * STAGES_BETWEEN]
 
 
 def test_several_targets_are_boosted_together():

@@ -157,7 +157,7 @@ def test_density_weights_are_those_that_a_general_optimiser_finds(seed):
 @given(seed=st.integers(0, 1000))
 def test_no_weights_of_a_grid_have_a_smaller_squared_error(seed):
     means, y = normal(30, 3, seed=seed), normal(30, seed=seed + 1)
-    weights = squared_error_weights(means, y)
+    weights = squared_error_weights(means - y.unsqueeze(-1))
     assert weights.sum() == pytest.approx(1) and (weights >= 0).all()
     best = (y - means @ weights).square().sum()
     grid = [(a / 20, b / 20, 1 - (a + b) / 20) for a in range(21) for b in range(21 - a)]
@@ -165,13 +165,30 @@ def test_no_weights_of_a_grid_have_a_smaller_squared_error(seed):
         assert best <= (y - means @ torch.tensor(other, dtype=torch.float64)).square().sum() + 1e-6
 
 
+@given(seed=st.integers(0, 1000), prior_rows=st.floats(0.1, 1000))
+def test_prior_weights_count_as_rows_that_were_seen_before(seed, prior_rows):
+    errors, prior = normal(30, 3, seed=seed), normal(3, seed=seed + 1).softmax(-1)
+    weights = squared_error_weights(errors, prior=prior, prior_rows=prior_rows)
+
+    def loss(w):
+        return (errors @ w).square().sum() + prior_rows * (w - prior).square().sum()
+
+    for other in (prior, squared_error_weights(errors), *torch.eye(3, dtype=torch.float64)):
+        for share in (0.01, 0.1, 1.0):
+            assert loss(weights) <= loss((1 - share) * weights + share * other) * (1 + 1e-6) + 1e-9
+    # Few rows that were seen leave the weights where the others put them, and very many where they were.
+    few, many = (squared_error_weights(errors, prior=prior, prior_rows=r) for r in (1e-9, 1e9))
+    torch.testing.assert_close(few, squared_error_weights(errors), rtol=0, atol=1e-6)
+    torch.testing.assert_close(many, prior, rtol=0, atol=1e-6)
+
+
 def test_a_part_that_is_beyond_all_bounds_has_no_weight_and_harms_no_other():
     y = normal(30, seed=0)
     good = torch.stack([y + normal(30, seed=1), y + 2 * normal(30, seed=2)], dim=-1)
-    expected = squared_error_weights(good, y)
+    expected = squared_error_weights(good - y.unsqueeze(-1))
     for wild in (1e20, 1e140, 1e200, torch.inf):
         means = torch.cat([good, wild * normal(30, 1, seed=3)], dim=-1)
-        weights = squared_error_weights(means, y)
+        weights = squared_error_weights(means - y.unsqueeze(-1))
         if wild < 1e150:  # of so little weight it is a number like others
             assert (y - means @ weights).square().sum() <= (y - good @ expected).square().sum() + 1e-6
             assert weights[2] < 1e-15
@@ -313,9 +330,11 @@ def test_the_temperature_of_a_mixture_of_many_members_is_continued_from_one_and_
 
 
 def test_a_part_that_failed_gets_no_weight_and_harms_no_other():
-    log_density, means, y = normal(20, 3, seed=0), normal(20, 3, seed=1), normal(20, seed=2)
     kept = [0, 2]
-    for weigh, values in ((density_weights, log_density), (lambda m: squared_error_weights(m, y), means)):
+    for weigh, values in (
+        (density_weights, normal(20, 3, seed=0)),
+        (squared_error_weights, normal(20, 3, seed=1)),
+    ):
         broken = values.clone()
         broken[4, 1] = torch.nan
         weights = weigh(broken)

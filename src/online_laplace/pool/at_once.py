@@ -61,6 +61,11 @@ class Learner(ABC):
     def work(self, rows: int, features: int, targets: int) -> float:
         """About how many multiplications and additions that takes."""
 
+    def joined(self, each: list[Any]) -> Learnt:
+        """What several members learnt as one."""
+        found: Learnt = self.learnt.joined(each)
+        return found
+
     def for_all_rows(self) -> Learner:
         """The same for members who all see the same rows: their mean gains only as far as they differ."""
         return self

@@ -151,7 +151,8 @@ PRESETS: Mapping[str, Preset] = {
     "balanced": Preset((*_SIMPLE, _ARD, _DEEP, _LAYERWISE), 8, 16, 3, (30, 60, 120), update_every=2),
     "best": Preset(
         (
-            *_SIMPLE[:-1],
+            *_SIMPLE[:-2],
+            replace(BOOSTING, stages=800),
             replace(PROCESS, centres=1_000),
             _ARD,
             _DEEP,

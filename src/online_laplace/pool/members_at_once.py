@@ -59,7 +59,7 @@ class MembersAtOnce:
         unknown = self.rows.y.new_full((len(members),), torch.nan)
         return Stage(
             0,
-            self.learner.learnt.joined(list(learnt)),
+            self.learner.joined(list(learnt)),
             {name: torch.cat([each[name] for each in said]) for name in said[0]},
             unknown,
             unknown,

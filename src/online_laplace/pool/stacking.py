@@ -39,25 +39,31 @@ def density_weights(
     return weights.squeeze(-2)
 
 
-def squared_error_weights(means: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
-    """The weights (…, c), not negative, which sum to one, of least Σ (y − Σ_c weight_c mean_c)².
+def squared_error_weights(
+    errors: Tensor, weight: Tensor | None = None, prior: Tensor | None = None, prior_rows: float = 0.0
+) -> Tensor:
+    """The weights (…, c), not negative, which sum to one, of least Σ (Σ_c weight_c error_c)².
 
-    `means` (…, n, c), `y` (…, n); `weight` (…, n) says how much each row counts. By non-negative least
-    squares, in which one more row, far heavier than all others, asks for the sum. A part that has no number
-    for some row, or whose numbers have no square, gets no weight.
+    `errors` (…, n, c) are those of the parts' means; `weight` (…, n) says how much each row counts. With
+    `prior` weights (…, c) the sum is that and prior_rows · |weights − prior|²: errors being in units of the
+    best part's, about as if so many rows had been seen before. By non-negative least squares, in which one
+    more row, far heavier than all others, asks for the sum. A part that has no number for some row, or whose
+    numbers have no square, gets no weight.
     """
-    root = torch.ones_like(y) if weight is None else weight.sqrt()
-    A = (root.unsqueeze(-1) * means).reshape(-1, *means.shape[-2:]).cpu().numpy()
-    b = (root * y).reshape(-1, y.shape[-1]).cpu().numpy()
-    found = []
-    for each, target in zip(A, b, strict=True):
+    *replicas, n, c = errors.shape
+    root = errors.new_ones(n) if weight is None else weight.sqrt()
+    A = (root.unsqueeze(-1) * errors).reshape(-1, n, c).cpu().numpy()
+    before = np.zeros((len(A), c)) if prior is None else prior.reshape(-1, c).cpu().numpy()
+    known, found = prior_rows**0.5, []
+    for each, expected in zip(A, before, strict=True):
         with np.errstate(over="ignore", invalid="ignore"):
             sizes = np.linalg.norm(each, axis=0)
         usable = np.isfinite(sizes)
         each = np.where(usable, each, 0)
-        # The least error is no larger than that of the smallest part: one that is far off has no say in what
-        # is heavy, or the others would lose their digits. And the means of a part may be zero.
-        heavy = SUM_TO_ONE * max(float(sizes[usable].min()), float(np.linalg.norm(target)), 1.0)
-        weights, _ = nnls(np.vstack([each, heavy * usable[None]]), np.append(target, heavy))
+        # The least error is no larger than that of the best part: one that is far off has no say in what is
+        # heavy, or the others would lose their digits. And a part may have no errors.
+        heavy = SUM_TO_ONE * max(float(sizes[usable].min()), known, 1.0)
+        rows = np.vstack([each, known * np.diag(usable), heavy * usable[None]])
+        weights, _ = nnls(rows, np.concatenate([np.zeros(n), known * expected, [heavy]]))
         found.append(weights / weights.sum())
-    return torch.from_numpy(np.stack(found)).to(means).reshape(means[..., 0, :].shape)
+    return torch.from_numpy(np.stack(found)).to(errors).reshape(*replicas, c)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
 
 from online_laplace.data.checks import Floats, Integers
 from online_laplace.likelihood import Categorical, Likelihood, VaryingGaussian
@@ -152,6 +153,17 @@ class Trees(NamedTuple):
             for name, values in parts.items()
         }
         return cls(roots=torch.from_numpy(roots).to(torch.int32).view(1, -1), **arrays)
+
+    def filled_up(self, count: int) -> Trees:
+        """The same averages of one member, over so many trees: each that is added is a leaf of zeros."""
+        own, leaf = self.roots.shape[1], len(self.column)
+        if own == count:
+            return self
+        roots = pad(self.roots, (0, count - own), value=leaf)
+        column, threshold, left, right = (pad(values, (0, 1)) for values in self[1:5])
+        left[-1] = right[-1] = leaf
+        value, error = (count / own * pad(values, (0, 0, 0, 1)) for values in self[5:])
+        return Trees(roots, column, threshold, left, right, value, error)
 
     @classmethod
     def joined(cls, forests: list[Trees]) -> Trees:

@@ -21,6 +21,10 @@ LEAST_WEIGHT = 0.02
 
 BEYOND = "what they say of rows left out is beyond all numbers: are targets very large, or very far apart?"
 
+# The weights of the mean are drawn to those of the mixture as if so many rows had been seen before: squared
+# errors of few rows, or of a target with long tails, are made by a handful of them.
+PRIOR_ROWS = 30
+
 # In standard deviations of a target: what is nearer is known, and its digits would be lost.
 LEAST_ERROR = 1e-6
 
@@ -81,12 +85,11 @@ def weighted(entries: list[Entry], rows: Rows) -> list[Entry]:
     means = [entry.judged.mean for entry in entries if entry.judged.mean is not None]
     if means:
         # Only what predicts has a mean to give.
-        stacked = torch.stack(means, dim=-1).masked_fill(weights == 0, torch.nan)  # (n, k, entries)
-        unit = _least_error(stacked, rows.y)
+        errors = torch.stack(means, dim=-1).masked_fill(weights == 0, torch.nan) - rows.y.unsqueeze(-1)
+        trusted = _trusted(entries, weights, counts)
+        errors = errors / _least_error(errors, trusted).unsqueeze(-1)
         mean_weights = squared_error_weights(
-            (stacked / unit.unsqueeze(-1)).flatten(0, 1),
-            (rows.y / unit).flatten(),
-            _trusted(entries, weights, counts),
+            errors.flatten(0, 1), trusted, prior=weights, prior_rows=PRIOR_ROWS
         )
     return [
         replace(entry, weight=float(w), mean_weight=float(m))
@@ -128,15 +131,15 @@ def _typical_error(weights: Tensor, entries: list[Entry], rows: Rows) -> float:
     return float((sum(used) - rows.y).square().median()) if used else 1.0
 
 
-def _least_error(means: Tensor, y: Tensor) -> Tensor:
-    """What the best of the means (n, k, c) is off by, target by target: (k,); of a single target 1.
+def _least_error(errors: Tensor, counts: Tensor | None) -> Tensor:
+    """What the best of the means is off by, target by target: (k,) of errors (n, k, c), each by its count.
 
-    Targets share their weights. Without it one that nobody can predict would outweigh one that is known.
+    Targets share their weights. In other units one that nobody can predict would outweigh one that is known.
     """
-    if y.shape[-1] == 1:
-        return torch.ones_like(y[0])
-    errors = (means - y.unsqueeze(-1)).square().mean(0).sqrt()
-    return torch.where(errors.isnan(), 1.0, errors).amin(-1).clamp(min=LEAST_ERROR, max=1.0)
+    n, k, _ = errors.shape
+    counted = errors.new_ones(n, k) if counts is None else counts.view(n, k)
+    each = ((counted.unsqueeze(-1) * errors.square()).sum(0) / counted.sum(0).unsqueeze(-1)).sqrt()
+    return torch.where(each.isnan(), 1.0, each).amin(-1).clamp(min=LEAST_ERROR, max=1.0)
 
 
 def _trusted(entries: list[Entry], weights: Tensor, counts: Tensor | None) -> Tensor | None:
