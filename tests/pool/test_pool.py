@@ -32,6 +32,7 @@ from online_laplace.pool.stacking import density_weights, squared_error_weights
 from online_laplace.pool.training import Paused, joined, snapshot_steps, train_stage
 from online_laplace.pool.views import PIECES, Pieces
 from online_laplace.pool.weighting import Entry, Judged, weighted
+from online_laplace.predictive import forms
 from online_laplace.predictive.gaussian import GaussianPredictive
 from online_laplace.predictive.mixture import Mixture
 from online_laplace.predictive.student import StudentPredictive
@@ -501,6 +502,23 @@ def test_under_a_limit_time_is_kept_for_judging_and_what_has_none_is_not_begun(m
     assert candidates(9.0) == [CONSTANT, LINEAR]
     monkeypatch.setattr(MembersAtOnce, "least_seconds", lambda *_: 1e3)
     assert candidates(100.0) == [CONSTANT, LINEAR, tiny, tiny]
+
+
+def test_draws_of_class_probabilities_are_not_tried_of_a_large_table_where_time_is_short(monkeypatch):
+    tried = set()
+
+    def log_probabilities(form, *arguments):
+        tried.add(form)
+        return forms.log_probabilities(form, *arguments)
+
+    monkeypatch.setattr("online_laplace.pool.classes.log_probabilities", log_probabilities)
+    X = normal(60, 2, seed=0)
+    rows = Rows(X, torch.eye(2, dtype=X.dtype)[(X[:, 0] > 0).long()])
+    left_out = LeftOut.of(np.arange(60) % 4, [[0], [1], [2], [3]], X)
+    for most, asked in ((59, set(forms.CLOSED)), (60, set(forms.FORMS))):
+        problem = Problem(rows, left_out, lambda noise: Categorical(2), Classes(), most)
+        train_pool(problem, Preset((LINEAR,), 4, 4, 1, (2,)), [0, 1, 2, 3])
+        assert tried == asked
 
 
 def test_a_large_table_s_mixture_is_as_wide_as_some_of_its_rows_say_where_time_is_short():

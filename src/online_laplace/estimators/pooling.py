@@ -33,7 +33,7 @@ from online_laplace.types import Rows
 
 # Of a target of variance one: below it a network is asked whether its curvature is worth anything.
 LEAST_NOISE = 1e-9
-# Rows that say how wide a mixture is where time is short.
+# Where time is short, with how many rows all is tried that says more of those left out.
 MOST_ROWS_IN_TIME = 5_000
 # Below it nothing is learnt at once: what a tree and its member leave out is most of the rows, and how inputs
 # spread is not known from so few.

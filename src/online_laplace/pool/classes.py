@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from online_laplace.pool.numbers import mean_density
 from online_laplace.pool.pool import Problem
 from online_laplace.pool.training import Predicting, Stage
 from online_laplace.pool.weighting import Entry, Judged
-from online_laplace.predictive.forms import FORMS, log_probabilities, tempered
+from online_laplace.predictive.forms import CLOSED, FORMS, log_probabilities, tempered
 from online_laplace.types import Rows
 
 # By so many rows of each member a form and temperatures are chosen: some forms take long, and more would not
@@ -32,6 +32,10 @@ TEMPERATURES = (*_SHARPER, 1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5)
 # The standard deviation of log T before any row is seen. Few rows, all of them right, would otherwise have
 # probabilities as sharp as there are temperatures.
 LOG_TEMPERATURE = 0.35
+
+
+# Tensors (r, c, b, …) by name.
+Said = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,8 @@ class Classes:
 
     def judge(self, stage: Stage, problem: Problem) -> Judged:
         """The log probability (n, 1) of every row's class under its members that left it out."""
-        return choose(stage.said, problem.rows, problem.left_out, self.form)
+        quick = problem.rows.n > problem.most_rows
+        return choose(stage.said, problem.rows, problem.left_out, self.form, CLOSED if quick else FORMS)
 
     def predicting(self, likelihood: Likelihood, judged: Judged) -> Likelihood:
         """The likelihood with what was chosen for it."""
@@ -62,18 +67,19 @@ class Classes:
     def narrowing(self, entries: list[Entry], problem: Problem, members: int) -> float:
         """The temperature of the mixture of all entries, whose parts have theirs already."""
         used, rows = [entry for entry in entries if entry.weight > 0], problem.rows
-        parts, there = [], torch.zeros(0)
+        parts, there, numbers = [], torch.zeros(0), torch.zeros(0)
         for entry in used:
             form, temperature = entry.judged.choice
-            said, left_out = _some(entry.stage.said, problem.left_out)
+            said, left_out, numbers = _some(entry.stage.said, problem.left_out, rows.n)
             log_p = log_probabilities(form, said["f"], said["covariance"], temperature)
             mixed = torch.logsumexp(log_p, 1) - math.log(log_p.shape[1])
-            by_row, there = left_out.by_row(mixed, rows.n)
+            by_row, there = left_out.by_row(mixed, len(numbers))
             parts.append(math.log(entry.weight) + by_row)
         if not there.any():
             return 1.0
         counted = torch.ones_like(rows.y[:, 0]) if rows.weight is None else rows.weight
-        held_out = HeldOutProbabilities(torch.logsumexp(torch.stack(parts), 0), rows.y, there, counted)
+        mixture = torch.logsumexp(torch.stack(parts), 0)
+        held_out = HeldOutProbabilities(mixture, rows.y[numbers], there, counted[numbers])
         return held_out.temperature(members)
 
     def agreeing(self, entries: list[Entry], problem: Problem) -> list[Entry]:
@@ -125,48 +131,56 @@ class HeldOutProbabilities:
         return float(minimize_scalar(loss, bounds=bounds, method="bounded").x)
 
 
-def choose(said: Mapping[str, Tensor], rows: Rows, left_out: LeftOut, form: str) -> Judged:
-    """The form ("auto" for any) and temperature that suit the rows left out, and what becomes of these.
+def choose(said: Said, rows: Rows, left_out: LeftOut, form: str, forms: Sequence[str] = FORMS) -> Judged:
+    """The form ("auto" for any of `forms`) and temperature that suit rows left out, and what becomes of them.
 
     `said` holds the outputs f (r, c, b, k) of the c networks of each member, their covariance and the classes
     y. A row's probability is the mean over the networks that left it out. The choice has the highest sum of
     its logarithm over rows, each by its weight, and of that of the prior of log T, N(0, LOG_TEMPERATURE²).
     """
     counted = torch.ones_like(rows.y[:, 0]) if rows.weight is None else rows.weight
-    forms = FORMS if form == "auto" else (form,)
+    forms = forms if form == "auto" else (form,)
     if not said["covariance"].any():  # nothing is left open, as by a forest, and all forms are one
         forms = ("plug-in",)
-    few, few_left_out = _some(said, left_out)
+    few, few_left_out, numbers = _some(said, left_out, rows.n)
     best: tuple[float, str, float, Tensor] | None = None
     outputs = few["f"], few["covariance"]
     if all(bool((values == values[:, :, :1]).all()) for values in outputs):  # as a constant says of all rows
         outputs = few["f"][:, :, :1], few["covariance"][:, :, :1]
+    y = few["y"].movedim(-1, 0)
     for each in forms:
-        log_p = log_probabilities(each, *outputs)
+        # Classes first: along a last axis of a few classes sums take many times as long.
+        log_p = log_probabilities(each, *outputs).movedim(-1, 0).contiguous()
+        own = (y * log_p).sum(0)
         for temperature in TEMPERATURES:
-            density = _density(tempered(log_p, temperature), few["y"], few_left_out, rows.n)
+            of_all = torch.logsumexp(log_p / temperature, 0)
+            density = _density(own / temperature - of_all, few_left_out, len(numbers))
             prior = -0.5 * (math.log(temperature) / LOG_TEMPERATURE) ** 2
-            score = float(counted @ density[:, 0]) + prior
+            score = float(counted[numbers] @ density[:, 0]) + prior
             if best is None or score > best[0]:
                 best = score, each, temperature, density
     assert best is not None
     _, chosen, temperature, density = best
     if left_out is not few_left_out:
         log_p = log_probabilities(chosen, said["f"], said["covariance"], temperature)
-        density = _density(log_p, said["y"], left_out, rows.n)
+        density = _density((said["y"] * log_p).sum(-1), left_out, rows.n)
     return Judged(density, None, (chosen, temperature))
 
 
-def _density(log_p: Tensor, y: Tensor, left_out: LeftOut, n: int) -> Tensor:
-    """The log probability (n, 1) of every row's class, of those (r, c, b, k) by networks that left it out."""
-    own = (y * log_p).sum(-1, keepdim=True)
-    mixed = torch.logsumexp(own, 1) - math.log(log_p.shape[1])
-    return mean_density(*left_out.by_row(mixed, n))
+def _density(own: Tensor, left_out: LeftOut, n: int) -> Tensor:
+    """The log probability (n, 1) of every row's class, of those (r, c, b) by networks that left it out."""
+    mixed = torch.logsumexp(own, 1) - math.log(own.shape[1])
+    return mean_density(*left_out.by_row(mixed.unsqueeze(-1), n))
 
 
-def _some(said: Mapping[str, Tensor], left_out: LeftOut) -> tuple[dict[str, Tensor], LeftOut]:
-    """What was said of at most `CHOSEN_BY` rows of each member, evenly from all that it left out."""
+def _some(said: Said, left_out: LeftOut, n: int) -> tuple[Said, LeftOut, Tensor]:
+    """What was said of at most `CHOSEN_BY` rows of each member, evenly from all that it left out.
+
+    With the numbers of these rows among all n; what is left out is numbered among them.
+    """
     step = max(1, -(-left_out.outside.shape[1] // CHOSEN_BY))
     if step == 1:
-        return dict(said), left_out
-    return {name: values[:, :, ::step] for name, values in said.items()}, left_out.every(step)
+        return said, left_out, torch.arange(n, device=left_out.outside.device)
+    some = left_out.every(step)
+    numbers, place = torch.unique(some.outside, return_inverse=True)
+    return {name: v[:, :, ::step] for name, v in said.items()}, replace(some, outside=place), numbers

@@ -27,9 +27,8 @@ from online_laplace.types import Rows
 
 # What a line or a network is trained for at least.
 ONE_STEP: dict[str, Any] = {"lengths": (1,), "snapshots": 1, "refit": 0}
-# Rows on which it is measured how long a step takes, of a large table seconds; and before it, while libraries
-# set themselves up.
-MEASURED_ROWS, ROWS_BEFORE = 1_000, 100
+# Rows on which it is measured how long a step takes: of a large table one takes seconds.
+MEASURED_ROWS = 1_000
 # A stage of less weight than this does not promise that a longer one would have more.
 PROMISING_WEIGHT = 0.1
 
@@ -38,8 +37,8 @@ PROMISING_WEIGHT = 0.1
 class Problem:
     """Rows as networks see them, which of them members leave out, and what is asked of a candidate.
 
-    `likelihood_of` makes the likelihood of a kind of noise. Of numbers, at most `most_rows` that were left
-    out say how wide the mixture is: all of a large table take long.
+    `likelihood_of` makes the likelihood of a kind of noise. With more than `most_rows` less is tried, where
+    it would take long: so many say how wide a mixture of numbers is, and classes need no draws.
     """
 
     rows: Rows
@@ -169,9 +168,7 @@ def train_pool(
                 missing = members.least_seconds(n_jobs) if remaining < math.inf else 0.0
             else:
                 missing = rate * sum(_work(problem, replace(preset, **ONE_STEP), [candidate]))
-            # What is quick to learn may begin at the cost of networks, which are many.
-            allowed = remaining * share if candidate.is_network else remaining
-            if entries and missing > allowed and not _is_simplest(candidate):
+            if entries and missing > share * remaining and not _is_simplest(candidate):
                 continue  # there is something to predict with, and no time for more of this
             told = None if watching is None else partial(watching.on_step, candidate)
             stage = members.train(
@@ -238,9 +235,9 @@ def _seconds_per_work(problem: Problem, preset: Preset, seeds: Sequence[int], n_
     candidate = next((c for c in preset.candidates if c.is_network), preset.candidates[0])
     some = seeds[: side_by_side(problem.rows.X.device.type, len(seeds))]
     steps = preset.update_every
-    for rows in (min(ROWS_BEFORE, MEASURED_ROWS), MEASURED_ROWS):
-        measured = problem.of_some_rows(rows, len(some))
-        members = measured.members(candidate, some)
+    measured = problem.of_some_rows(MEASURED_ROWS, len(some))
+    for each in (preset.candidates[0], candidate):  # libraries set themselves up in the first, a constant
+        members = measured.members(each, some)
         members.train(steps, 1, steps, n_jobs=n_jobs)
     these = replace(preset, lengths=(steps,), snapshots=1, members=len(some), left_out=0, refit=0)
     return steps * members.step_seconds / sum(_work(measured, these, [candidate]))

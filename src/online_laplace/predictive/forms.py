@@ -11,7 +11,8 @@ import math
 import torch
 from torch import Tensor
 
-FORMS = ("plug-in", "probit", "bridge", "monte-carlo")
+CLOSED = ("plug-in", "probit", "bridge")
+FORMS = (*CLOSED, "monte-carlo")
 
 # Half the draws of "monte-carlo", the others being their mirror images, and their seed: the same for every
 # row and call, so that predictions are repeatable and comparable.
