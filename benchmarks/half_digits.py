@@ -23,7 +23,7 @@ from online_laplace.estimators.targets import NumericTarget
 from online_laplace.pool.candidates import PRESETS, Candidate, arcs
 from online_laplace.pool.folds import LeftOut, assign_blocks, together
 from online_laplace.pool.numbers import Numbers
-from online_laplace.pool.pool import Problem
+from online_laplace.pool.problem import Problem
 from online_laplace.types import Rows
 
 MEMBERS, SPLIT = 4, 10

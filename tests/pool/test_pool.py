@@ -27,7 +27,8 @@ from online_laplace.pool.members import Members
 from online_laplace.pool.members_at_once import MembersAtOnce
 from online_laplace.pool.narrowing import MOST_LOST, HeldOutComponents, inwards
 from online_laplace.pool.numbers import Numbers
-from online_laplace.pool.pool import Problem, train_pool
+from online_laplace.pool.pool import train_pool
+from online_laplace.pool.problem import Problem
 from online_laplace.pool.stacking import density_weights, squared_error_weights
 from online_laplace.pool.training import Paused, joined, snapshot_steps, train_stage
 from online_laplace.pool.views import PIECES, Pieces
@@ -445,7 +446,7 @@ def test_how_long_a_step_takes_is_measured_on_some_of_the_rows(monkeypatch):
         seen.append(self.rows.n)
         return train(self, length, *arguments, **options)
 
-    monkeypatch.setattr("online_laplace.pool.pool.MEASURED_ROWS", 50)
+    monkeypatch.setattr("online_laplace.pool.budget.MEASURED_ROWS", 50)
     monkeypatch.setattr(Members, "train", watched)
     X = np.random.default_rng(0).normal(size=(120, 2))
     model = OnlineLaplaceRegressor(preset="fast", time_limit=60, max_steps=2, random_state=0)
@@ -484,7 +485,7 @@ def test_under_a_limit_time_is_kept_for_judging_and_what_has_none_is_not_begun(m
 
         return timed
 
-    monkeypatch.setattr("online_laplace.pool.pool._seconds_per_work", lambda *_: 0.0)
+    monkeypatch.setattr("online_laplace.pool.budget.Budget._seconds_per_work", 0.0)
     for kind in (Members, MembersAtOnce):
         monkeypatch.setattr(kind, "train", watched(kind.train))
     monkeypatch.setattr(Numbers, "judge", clock.taking(3.0, Numbers.judge))

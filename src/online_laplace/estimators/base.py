@@ -29,7 +29,7 @@ from online_laplace.estimators.training_range import TrainingRangeMixin
 from online_laplace.estimators.values import refuse_far
 from online_laplace.estimators.watching import watched_pool
 from online_laplace.pool.folds import together
-from online_laplace.pool.pool import Kind
+from online_laplace.pool.problem import Kind
 from online_laplace.threads import one_thread_each
 
 

@@ -24,7 +24,8 @@ from online_laplace.likelihood.base import Likelihood
 from online_laplace.pool.at_once import Predictor
 from online_laplace.pool.candidates import Candidate, Preset, arcs, fitting
 from online_laplace.pool.folds import LeftOut, assign_blocks
-from online_laplace.pool.pool import Kind, Problem, Watching, stacked, train_pool
+from online_laplace.pool.pool import Watching, stacked, train_pool
+from online_laplace.pool.problem import Kind, Problem
 from online_laplace.pool.refit import on_all_rows, with_all_rows
 from online_laplace.pool.views import VIEWS
 from online_laplace.pool.weighting import Entry

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 
 from online_laplace.estimators.forecast import duration
 from online_laplace.memory import size_in_words
+from online_laplace.pool.budget import Estimate
 from online_laplace.pool.candidates import AnyCandidate
-from online_laplace.pool.pool import Estimate, Watching
+from online_laplace.pool.pool import Watching
 from online_laplace.pool.weighting import Entry
 from online_laplace.progress import Bar, Bars, say
 

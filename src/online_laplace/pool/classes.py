@@ -16,7 +16,7 @@ from online_laplace.likelihood import Categorical, Likelihood
 from online_laplace.pool.folds import LeftOut
 from online_laplace.pool.narrowing import continued
 from online_laplace.pool.numbers import mean_density
-from online_laplace.pool.pool import Problem
+from online_laplace.pool.problem import Problem
 from online_laplace.pool.training import Predicting, Stage
 from online_laplace.pool.weighting import Entry, Judged
 from online_laplace.predictive.forms import CLOSED, FORMS, log_probabilities, tempered

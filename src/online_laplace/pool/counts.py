@@ -12,7 +12,7 @@ from torch import Tensor
 from online_laplace.data.scaling import Scaler
 from online_laplace.likelihood import Likelihood, Poisson
 from online_laplace.pool.numbers import Numbers, mean_density
-from online_laplace.pool.pool import Problem
+from online_laplace.pool.problem import Problem
 from online_laplace.pool.training import Predicting, Stage
 from online_laplace.pool.weighting import Entry, Judged
 from online_laplace.predictive.counts import CountPredictive

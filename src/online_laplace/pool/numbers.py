@@ -14,7 +14,7 @@ from online_laplace.data.scaling import Scaler
 from online_laplace.likelihood.base import Likelihood
 from online_laplace.likelihood.floor import floor_like
 from online_laplace.pool.narrowing import HeldOutComponents
-from online_laplace.pool.pool import Problem
+from online_laplace.pool.problem import Problem
 from online_laplace.pool.training import Predicting, Stage
 from online_laplace.pool.weighting import Entry, Judged
 from online_laplace.predictive.gaussian import GaussianPredictive

@@ -9,7 +9,7 @@ from dataclasses import replace
 from online_laplace.pool.at_once import Learner
 from online_laplace.pool.candidates import Preset
 from online_laplace.pool.folds import LeftOut
-from online_laplace.pool.pool import Problem
+from online_laplace.pool.problem import Problem
 from online_laplace.pool.weighting import Entry
 from online_laplace.types import Rows
 
