@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from online_laplace.curvature import dual, layered, primal, spectral
-from online_laplace.curvature.rooms import room
+from online_laplace.curvature.buffers import buffer
 from online_laplace.hyper.mackay import at_mode, at_weights
 from online_laplace.model.mlp import MLP
 from online_laplace.train import gauss_newton
@@ -113,8 +113,8 @@ def test_memory_that_somebody_holds_is_not_given_to_another():
     assert second.log_contraction() != logdet
     torch.testing.assert_close(first.solve(w), solved, rtol=0, atol=0)
     shape = torch.Size((first.factor.order,) * 2)
-    assert room("factor", shape, w) is None
+    assert buffer("factor", shape, w) is None
     del first
-    assert room("factor", shape, w) is not None
+    assert buffer("factor", shape, w) is not None
     huge = torch.empty(0, dtype=torch.float64).expand(0)
-    assert room("factor", torch.Size((10_000, 10_000)), huge) is None
+    assert buffer("factor", torch.Size((10_000, 10_000)), huge) is None

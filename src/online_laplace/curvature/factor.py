@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from online_laplace.curvature import lapack
+from online_laplace.curvature.buffers import buffer, hold
 from online_laplace.curvature.device import triton_kernels
 from online_laplace.curvature.kernels import gram
-from online_laplace.curvature.rooms import hold, room
 
 
 class Factor(ABC):
@@ -64,7 +64,7 @@ def factorise(M: Tensor, diagonal: Tensor, scale: Tensor | None = None, *, take_
     """
     if device := triton_kernels(M):
         return InvertedFactor(*device.factorise(M, diagonal, scale))
-    kept = None if take_over or not lapack.serves(M) else room("factor", M.shape, M)
+    kept = None if take_over or not lapack.serves(M) else buffer("factor", M.shape, M)
     if take_over:
         H = M if scale is None else M.mul_(scale.unsqueeze(-1))
     elif scale is None:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from online_laplace.curvature import lapack
+from online_laplace.curvature.buffers import scratch
 from online_laplace.curvature.layer_pairs import (
     Plan,
     factors_of,
@@ -26,7 +27,6 @@ from online_laplace.curvature.layer_pairs import (
     shifted,
     slots_of,
 )
-from online_laplace.curvature.rooms import scratch
 from online_laplace.model.jacobian import Jacobian
 from online_laplace.model.layered import LayeredJacobian
 

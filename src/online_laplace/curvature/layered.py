@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from online_laplace.curvature.buffers import Lease, buffer, hold
 from online_laplace.curvature.dual import DualGGN, DualPrecision
 from online_laplace.curvature.factor import Factor
 from online_laplace.curvature.layer_gram import layer_gram
@@ -20,7 +21,6 @@ from online_laplace.curvature.layer_kernels import (
     separable,
 )
 from online_laplace.curvature.primal import PrimalGGN, PrimalPrecision
-from online_laplace.curvature.rooms import Lease, hold, room
 from online_laplace.curvature.row_covariance import MANY_ROWS, MORE_ROWS, many_rows
 from online_laplace.errors import InputError
 from online_laplace.model.jacobian import Jacobian
@@ -59,21 +59,23 @@ class LayeredGGN(DualGGN):
         self.K = self._kept_kernel(J, prior) if prior.uniform else None
 
     def _kept_kernel(self, J: LayeredJacobian, prior: Prior) -> Tensor:
-        """K in a room of its own: that of weights that are tried, and that of those before them."""
+        """K in a buffer of its own: that of weights that are tried, and that of those before them."""
         for kind in ("kernel", "another kernel"):
-            if (kept := self._room(kind, J.layers[-1].delta)) is not None:
+            if (kept := self._buffer(kind, J.layers[-1].delta)) is not None:
                 hold(kind, kept, self.lease)
                 return kernel(J, prior, None, into=kept)
         return kernel(J, prior, None)
 
-    def _room(self, kind: str, like: Tensor) -> Tensor | None:
-        return room(kind, torch.Size((*like.shape[:-3], self.residuals, self.residuals)), like)
+    def _buffer(self, kind: str, like: Tensor) -> Tensor | None:
+        return buffer(kind, torch.Size((*like.shape[:-3], self.residuals, self.residuals)), like)
 
     def _grouped_kernel(self, hyper: Hyper, scale: Tensor) -> Tensor:
-        # Of many α for one J there are more kernels than the room is for.
+        # Of many α for one J there are more kernels than the buffer is for.
         alpha, like = hyper.weight_precision, self.factors.layers[-1].delta
         alone = alpha.shape[:-1] == like.shape[:-3] == scale.shape[:-2]
-        return kernel(self.factors, hyper.prior, alpha, scale, self._room("factor", like) if alone else None)
+        return kernel(
+            self.factors, hyper.prior, alpha, scale, self._buffer("factor", like) if alone else None
+        )
 
     def _precision(self, factor: Factor, scale: Tensor, hyper: Hyper) -> LayeredPrecision:
         # The factor may be in the place of the kernel.
@@ -107,7 +109,7 @@ class LayeredPrecision(DualPrecision):
     def _gamma_by_group(self) -> Tensor:
         """Tr(S⁻¹ J̃_g A_g⁻¹ J̃_gᵀ)."""
         like = self.factor.inverse
-        M = self.factor.whole_inverse(room("inverse", like.shape, like))
+        M = self.factor.whole_inverse(buffer("inverse", like.shape, like))
         return group_traces(self.J, self.hyper.prior, self.hyper.weight_precision, M, self.scale)
 
     def covariance_at(self, J: Jacobian) -> Tensor:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from online_laplace.curvature.rooms import scratch
+from online_laplace.curvature.buffers import scratch
 
 # The rows of a panel: fewer are not multiplied at full speed, and of more too much lies above the diagonal.
 # Replicas are taken one after the other, so that none notices in its last bit how many others there are.

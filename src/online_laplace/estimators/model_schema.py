@@ -20,8 +20,8 @@ from online_laplace.curvature import STRUCTURES, exact
 from online_laplace.ensemble.architecture import Architecture
 from online_laplace.estimators.discriminant_schema import check_densities
 from online_laplace.estimators.forest_schema import check_trees
+from online_laplace.estimators.gaussian_process_schema import check_class_processes, check_processes
 from online_laplace.estimators.labels import NUMBERS
-from online_laplace.estimators.process_schema import check_class_processes, check_processes
 from online_laplace.files.schema import Count, Open, Positive, Strict, check
 from online_laplace.files.sealed import DamagedFileError
 from online_laplace.likelihood import KINDS, Categorical, VaryingGaussian

@@ -24,8 +24,8 @@ from online_laplace.pool.boosting import Boosting
 from online_laplace.pool.candidates import AnyCandidate, Candidate
 from online_laplace.pool.discriminant import Discriminant
 from online_laplace.pool.forest import Forest
-from online_laplace.pool.process import Process
-from online_laplace.pool.process_of_classes import ClassProcess
+from online_laplace.pool.gaussian_process import GaussianProcess
+from online_laplace.pool.gaussian_process_of_classes import ClassProcess
 from online_laplace.pool.refit import with_all_rows
 from online_laplace.pool.views import VIEWS
 from online_laplace.train.trajectory import Snapshots
@@ -112,7 +112,7 @@ def _candidate_of(one: Mapping[str, Any]) -> AnyCandidate:
     if "densities" in one:
         return Discriminant(one["noise"])
     if "centres" in one:
-        return Process(one["noise"], one["centres"])
+        return GaussianProcess(one["noise"], one["centres"])
     if "class_centres" in one:
         return ClassProcess(one["noise"], one["class_centres"])
     architecture = Architecture(tuple(one["hidden"]), one["activation"], one["prior"])

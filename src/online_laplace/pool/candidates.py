@@ -15,8 +15,8 @@ from online_laplace.pool.at_once import Learner
 from online_laplace.pool.boosting import Boosting
 from online_laplace.pool.discriminant import Discriminant
 from online_laplace.pool.forest import Forest
-from online_laplace.pool.process import Process
-from online_laplace.pool.process_of_classes import ClassProcess
+from online_laplace.pool.gaussian_process import GaussianProcess
+from online_laplace.pool.gaussian_process_of_classes import ClassProcess
 from online_laplace.pool.views import columns_seen
 from online_laplace.train.rounds import ROUND
 
@@ -87,7 +87,7 @@ QUADRATIC = replace(LINEAR, view="products")
 
 # The products of more columns than these are too many to be a small candidate: of 12 there are 78.
 MOST_COLUMNS_OF_PRODUCTS = 12
-FOREST, BOOSTING, PROCESS = Forest(), Boosting(), Process()
+FOREST, BOOSTING, PROCESS = Forest(), Boosting(), GaussianProcess()
 DISCRIMINANT, CLASS_PROCESS = Discriminant(), ClassProcess()
 AnyCandidate = Candidate | Learner
 

@@ -15,24 +15,24 @@ from scipy.stats import multivariate_normal
 from sklearn.gaussian_process.kernels import ConstantKernel, DotProduct, Matern
 
 from online_laplace import OnlineLaplaceClassifier, OnlineLaplaceRegressor, load
-from online_laplace.estimators.process_schema import check_class_processes, check_processes
+from online_laplace.estimators.gaussian_process_schema import check_class_processes, check_processes
 from online_laplace.files.sealed import DamagedFileError
 from online_laplace.likelihood import Categorical, VaryingGaussian
 from online_laplace.pool import kernel as kernels
 from online_laplace.pool.at_once import Predictor
 from online_laplace.pool.candidates import CLASS_PRESETS, PRESETS, fitting
 from online_laplace.pool.centres import FEWEST, factor_of, learned
-from online_laplace.pool.kernel import Kernel, learn_kernel, minus_log_evidence
-from online_laplace.pool.process import (
+from online_laplace.pool.gaussian_process import (
     FEWEST_OF_KERNEL,
     LOOKS,
     MOST_COLUMNS,
-    Process,
-    Processes,
+    GaussianProcess,
+    GaussianProcesses,
     kernel_of_some,
     work_of_looks,
 )
-from online_laplace.pool.process_of_classes import ClassProcess, ClassProcesses
+from online_laplace.pool.gaussian_process_of_classes import ClassProcess, ClassProcesses
+from online_laplace.pool.kernel import Kernel, learn_kernel, minus_log_evidence
 
 FOREVER = float("inf")
 
@@ -58,7 +58,7 @@ def dense(kernel, X, weight):
 def learn(X, y, weight=None, blocks=None, **settings):
     weight = np.ones(len(X)) if weight is None else weight
     blocks = np.arange(len(X)) % 7 if blocks is None else blocks
-    return Process(**settings).learn(X, y, weight, blocks, 0, FOREVER)
+    return GaussianProcess(**settings).learn(X, y, weight, blocks, 0, FOREVER)
 
 
 @given(seed=st.integers(0, 50), d=st.integers(1, 5))
@@ -152,7 +152,7 @@ def test_a_matrix_that_rounding_has_bent_has_a_factor_and_one_that_is_none_is_re
 def test_predictions_are_those_of_the_exact_process_times_what_trees_know(monkeypatch):
     X, y = smooth(40)
     kernel = some_kernel(3)
-    monkeypatch.setattr("online_laplace.pool.process.learn_kernel", lambda *_: kernel)
+    monkeypatch.setattr("online_laplace.pool.gaussian_process.learn_kernel", lambda *_: kernel)
     learnt, new = learn(X, y), smooth(30, seed=1)[0]
     rows = torch.from_numpy(new)
     f, variance = learnt.outputs(rows, VaryingGaussian()), learnt.variance(rows)
@@ -183,7 +183,7 @@ def test_few_centres_stand_for_many_rows():
 @pytest.mark.parametrize(("rows", "alike"), [(120, True), (460, False)])
 def test_members_that_see_the_same_rows_learn_kernels_of_their_own_where_rows_are_not_few(rows, alike):
     X, y = smooth(rows)
-    member, blocks = Process().for_all_rows(), np.arange(rows) % 7
+    member, blocks = GaussianProcess().for_all_rows(), np.arange(rows) % 7
     lengths = [member.learn(X, y, np.ones(rows), blocks, seed, FOREVER).length for seed in range(2)]
     # Of the same rows in another order the kernel is the same but for rounding.
     assert torch.allclose(*lengths, rtol=1e-3) == alike
@@ -192,10 +192,10 @@ def test_members_that_see_the_same_rows_learn_kernels_of_their_own_where_rows_ar
 @pytest.mark.parametrize("seconds", [0.0, 1e-6, 1e9])
 def test_where_time_is_short_fewer_centres_stand_for_all(seconds):
     (X, y), new = smooth(400), torch.from_numpy(smooth(50, seed=1)[0])
-    learnt = Process(centres=100).learn(X, y, np.ones(400), np.arange(400) % 7, 0, seconds)
+    learnt = GaussianProcess(centres=100).learn(X, y, np.ones(400), np.arange(400) % 7, 0, seconds)
     centres = learnt.centre.shape[1]
     assert centres == 100 if seconds > 1 else 10 <= centres < 100
-    again = Process(centres=centres).learn(X, y, np.ones(400), np.arange(400) % 7, 0, FOREVER)
+    again = GaussianProcess(centres=centres).learn(X, y, np.ones(400), np.arange(400) % 7, 0, FOREVER)
     if seconds > 1:
         torch.testing.assert_close(
             learnt.outputs(new, VaryingGaussian()), again.outputs(new, VaryingGaussian())
@@ -207,7 +207,9 @@ def test_where_time_is_short_a_kernel_is_learnt_from_as_many_rows_as_it_suffices
     X, y = smooth(300)
     seen, looks = [], itertools.count()  # a clock on which a second passes from one look to the next
     monkeypatch.setattr("time.perf_counter", lambda: float(next(looks)))
-    monkeypatch.setattr("online_laplace.pool.process.learn_kernel", lambda X, *_: seen.append(len(X)))
+    monkeypatch.setattr(
+        "online_laplace.pool.gaussian_process.learn_kernel", lambda X, *_: seen.append(len(X))
+    )
     for_half = LOOKS * work_of_looks(150, 3) / work_of_looks(FEWEST_OF_KERNEL, 3)
     for seconds in (0.0, for_half, 1e9, FOREVER):
         kernel_of_some(X, y, np.random.default_rng(0), seconds)
@@ -227,11 +229,11 @@ def test_the_centres_are_as_many_as_time_suffices_for(monkeypatch):
     assert found[0] == FEWEST < found[1] < found[2] < found[3] == centres(FOREVER) == 300
 
 
-@pytest.mark.parametrize("kind", [Process, ClassProcess])
+@pytest.mark.parametrize("kind", [GaussianProcess, ClassProcess])
 def test_a_row_of_weight_two_is_a_row_given_twice_in_any_order(kind):
     X, y = smooth(50)
-    likelihood = VaryingGaussian() if kind is Process else Categorical(2)
-    y = y if kind is Process else np.eye(2)[(y[:, 0] > 0).astype(int)]
+    likelihood = VaryingGaussian() if kind is GaussianProcess else Categorical(2)
+    y = y if kind is GaussianProcess else np.eye(2)[(y[:, 0] > 0).astype(int)]
     random = np.random.default_rng(0)
     times, blocks = random.integers(1, 4, 50), np.arange(50) % 6
     rows = random.permutation(np.repeat(np.arange(50), times))
@@ -244,7 +246,7 @@ def test_a_row_of_weight_two_is_a_row_given_twice_in_any_order(kind):
 
 
 @pytest.mark.parametrize("weight", [1e-2, 1.0, 1e11])
-@pytest.mark.parametrize("kind", [Process, ClassProcess])
+@pytest.mark.parametrize("kind", [GaussianProcess, ClassProcess])
 @pytest.mark.parametrize(
     "X",
     [
@@ -258,9 +260,11 @@ def test_a_row_of_weight_two_is_a_row_given_twice_in_any_order(kind):
 )
 def test_there_is_a_prediction_whatever_the_rows_are(kind, X, weight):
     y = np.arange(len(X)) % 2
-    targets = (2.0 * y - 1)[:, None] if kind is Process else np.eye(2)[y]
+    targets = (2.0 * y - 1)[:, None] if kind is GaussianProcess else np.eye(2)[y]
     likelihood, check = (
-        (VaryingGaussian(), check_processes) if kind is Process else (Categorical(2), check_class_processes)
+        (VaryingGaussian(), check_processes)
+        if kind is GaussianProcess
+        else (Categorical(2), check_class_processes)
     )
     weights = np.where(np.arange(len(X)) % 3, 1.0, weight)
     learnt = kind().learn(X, targets, weights, np.arange(len(X)) % 5, 0, FOREVER)
@@ -270,11 +274,11 @@ def test_there_is_a_prediction_whatever_the_rows_are(kind, X, weight):
     assert f.isfinite().all() and covariance.isfinite().all() and (covariance >= 0).all()
 
 
-@pytest.mark.parametrize("kind", [Process, ClassProcess])
+@pytest.mark.parametrize("kind", [GaussianProcess, ClassProcess])
 def test_members_of_different_size_are_joined_and_predict_as_alone(kind):
     X, y = smooth(60)
-    y = y if kind is Process else np.eye(2)[(y[:, 0] > 0).astype(int)]
-    likelihood = VaryingGaussian() if kind is Process else Categorical(2)
+    y = y if kind is GaussianProcess else np.eye(2)[(y[:, 0] > 0).astype(int)]
+    likelihood = VaryingGaussian() if kind is GaussianProcess else Categorical(2)
     each = [
         kind().learn(X[some], y[some], np.ones(len(X[some])), np.arange(len(X[some])) % 5, 0, FOREVER)
         for some in (slice(0, 60), slice(10, 60), slice(0, 30))
@@ -291,7 +295,7 @@ def test_log_odds_of_classes_are_means_of_the_exact_process_times_one_sharpness(
     X, y = smooth(60)
     labels = np.digitize(y[:, 0], [-0.5, 0.5])
     Y, kernel = np.eye(3)[labels], some_kernel(3)
-    monkeypatch.setattr("online_laplace.pool.process.learn_kernel", lambda *_: kernel)
+    monkeypatch.setattr("online_laplace.pool.gaussian_process.learn_kernel", lambda *_: kernel)
     learnt = ClassProcess().learn(X, Y, np.ones(60), np.arange(60) % 5, 0, FOREVER)
     new = smooth(20, seed=1)[0]
     f = learnt.outputs(torch.from_numpy(new), Categorical(3))[0].numpy()
@@ -346,11 +350,11 @@ def test_classes_of_near_rows_are_predicted_and_saved(tmp_path):
     np.testing.assert_array_equal(again.predict_proba(new), model.predict_proba(new))
 
 
-@pytest.mark.parametrize("kind", [Process, ClassProcess])
+@pytest.mark.parametrize("kind", [GaussianProcess, ClassProcess])
 def test_arrays_that_are_no_processes_are_refused_by_name(kind):
     X, y = smooth(40)
-    y = y if kind is Process else np.eye(2)[(y[:, 0] > 0).astype(int)]
-    check = check_processes if kind is Process else check_class_processes
+    y = y if kind is GaussianProcess else np.eye(2)[(y[:, 0] > 0).astype(int)]
+    check = check_processes if kind is GaussianProcess else check_class_processes
     learnt = kind().learn(X, y, np.ones(40), np.arange(40) % 5, 0, FOREVER)
     arrays = {f"part1.{name}": values.clone() for name, values in learnt._asdict().items()}
     targets = y.shape[1]
@@ -358,12 +362,12 @@ def test_arrays_that_are_no_processes_are_refused_by_name(kind):
     for columns, of in ((4, targets), (3, targets + 1)):
         with pytest.raises(DamagedFileError, match=r"part1\."):
             check("part1.", arrays, columns, of)
-    own = Processes._fields[:5] if kind is Process else ClassProcesses._fields
+    own = GaussianProcesses._fields[:5] if kind is GaussianProcess else ClassProcesses._fields
     for name in own:
         good = arrays[f"part1.{name}"]
         wrong = [good * torch.nan, good.float(), good.flatten(), good[:0], torch.cat([good, good])]
         wrong += [-good] if name in ("length", "scale") else []
-        wrong += [0 * good] if name == "length" or (name == "scale" and kind is Process) else []
+        wrong += [0 * good] if name == "length" or (name == "scale" and kind is GaussianProcess) else []
         for damaged in wrong:
             arrays[f"part1.{name}"] = damaged
             with pytest.raises(DamagedFileError, match=r"part1\."):
@@ -377,7 +381,7 @@ def test_arrays_that_are_no_processes_are_refused_by_name(kind):
 @pytest.mark.parametrize(
     ("preset", "kind", "likelihood"),
     [
-        *((p, Process, VaryingGaussian()) for p in PRESETS.values()),
+        *((p, GaussianProcess, VaryingGaussian()) for p in PRESETS.values()),
         *((p, ClassProcess, Categorical(2)) for p in CLASS_PRESETS.values()),
     ],
 )

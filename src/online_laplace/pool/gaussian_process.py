@@ -45,7 +45,7 @@ LOOKS = 60
 AT_A_TIME = 256
 
 
-class Processes(NamedTuple):
+class GaussianProcesses(NamedTuple):
     """The processes of several members, and the trees of what their squared errors are multiples of.
 
     A member's mean at a row is k w, with k the kernel between the row and its `centre` (members, c, d_x) and
@@ -126,7 +126,7 @@ class Processes(NamedTuple):
         return torch.from_numpy(np.stack(each)).to(X.dtype)
 
     @classmethod
-    def joined(cls, each: list[Processes]) -> Processes:
+    def joined(cls, each: list[GaussianProcesses]) -> GaussianProcesses:
         """The processes of several members as one; where one has fewer centres, others are of no weight."""
         c, r = max(one.centre.shape[1] for one in each), max(one.root.shape[1] for one in each)
 
@@ -144,7 +144,7 @@ class Processes(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Process(Learner):
+class GaussianProcess(Learner):
     """So many centres for every member; exact for as many rows, and good where the target is smooth.
 
     Its kernel is learnt from this share of its rows, where they are not few.
@@ -154,7 +154,7 @@ class Process(Learner):
     centres: int = CENTRES
     share_of_kernel: float = 1.0
     most_columns: ClassVar[float] = MOST_COLUMNS
-    learnt: ClassVar[type[Any]] = Processes
+    learnt: ClassVar[type[Any]] = GaussianProcesses
 
     def __str__(self) -> str:
         """As the leaderboard has it."""
@@ -162,7 +162,7 @@ class Process(Learner):
 
     def learn(
         self, X: Floats, y: Floats, weight: Floats, blocks: Integers, seed: int, seconds: float
-    ) -> Processes:
+    ) -> GaussianProcesses:
         """The kernel by some of the rows, the process by all, within `seconds`."""
         ends = time.perf_counter() + seconds
         X, y, weight, blocks = without_repetition(X, y, weight, blocks)
@@ -177,14 +177,14 @@ class Process(Learner):
         centre, length = torch.from_numpy(known.centre), torch.from_numpy(kernel.length)
         tensors = [values.contiguous().unsqueeze(0) for values in (centre, weights, root, length, scale)]
         errors = grown_on(squares, X, weight, random, ends - time.perf_counter())
-        return Processes._make([*tensors, *Trees.of_one(errors)])
+        return GaussianProcesses._make([*tensors, *Trees.of_one(errors)])
 
     def work(self, rows: int, features: int, targets: int) -> float:
         """The looks at the evidence, and the functions of the kernel at all rows, twice."""
         c = min(rows, self.centres)
         return work_of_looks(rows, features) + 5 * rows * c * (c + features) + 30 * c**3
 
-    def for_all_rows(self) -> Process:
+    def for_all_rows(self) -> GaussianProcess:
         """Each with a kernel of some of the rows, since nothing else of a process is left to chance."""
         return replace(self, share_of_kernel=SHARE_OF_ALL_ROWS)
 

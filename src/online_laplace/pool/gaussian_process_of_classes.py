@@ -21,8 +21,8 @@ from online_laplace.data.checks import Floats, Integers
 from online_laplace.likelihood.base import Likelihood
 from online_laplace.pool.at_once import Learner
 from online_laplace.pool.centres import Learned, factor_of, learned
+from online_laplace.pool.gaussian_process import AT_A_TIME, MOST_COLUMNS, kernel_of_some, work_of_looks
 from online_laplace.pool.kernel import Kernel
-from online_laplace.pool.process import AT_A_TIME, MOST_COLUMNS, kernel_of_some, work_of_looks
 from online_laplace.pool.trees import without_repetition
 
 # There is nothing but a mean to predict, so that many centres cost little.
