@@ -108,8 +108,8 @@ def _check_printed(command, page):
         ("deep ensembles, 5 networks", "deep ensembles", range(10)),
         ("laplace-torch, 1000 epochs", "laplace_torch.json", range(2)),
         ("our OL with Adam, the paper's steps", "paper", range(2)),
-        ("default, 1 member", "default, 1 member", range(2)),
-        ("default, 5 members", "default, 5 members", range(2)),
+        ("network of 50 units, 1 member", "default, 1 member", range(2)),
+        ("network of 50 units, 5 members", "default, 5 members", range(2)),
     ],
 )
 def test_the_comparison_quotes_the_stored_runs(row, data, splits):
@@ -145,3 +145,17 @@ def test_the_stored_paper_run_begins_as_the_code_of_today_does(table, procedure,
         then = arrays[f"{table}/{procedure}/0/history.{name}"][place].double().reshape(-1)
         # kept in float32
         torch.testing.assert_close(today[name][-1].reshape(-1), then, rtol=1e-6, atol=0)
+
+
+def test_the_pages_count_the_claims_as_the_report_does():
+    report = (ROOT / "results/paper/report.md").read_text()
+    found = re.search(r"Of (\d+) claims tested, (\d+ hold on every table, \d+ on some and \d+ on none)", report)
+    assert found is not None
+    for name in ("README.md", "docs/reproduce.md"):
+        page = " ".join((ROOT / name).read_text().split())
+        assert found[1] in page and found[2] in page
+    rows = [line for line in report.splitlines() if line.startswith("| ")]
+    page = (ROOT / "docs/reproduce.md").read_text()
+    for table in TABLES:
+        line = next(row for row in rows if row.startswith(f"| {table} |"))
+        assert re.sub(" [★•]", "", line) in page
