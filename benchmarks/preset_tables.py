@@ -1,4 +1,4 @@
-"""Prints the tables of the presets that the README and docs/default-configuration.md show, from stored runs.
+"""Prints the tables of the presets in docs/results and docs/project/choices.md, from stored runs.
 
 python benchmarks/preset_tables.py scores|paired|coverage|picked|development|further|cost
 """
@@ -137,7 +137,7 @@ def cost() -> None:
     measured = json.loads((DATA / "preset_cost.json").read_text())["tables"]
     print("| | " + " | ".join(TABLES) + " |\n| --- |" + " --- |" * len(TABLES))
     for words, preset, name, unit in (
-        ("fit, the default before there were presets", "before", "fit", 1),
+        ("fit, five networks of 50 units, commit 592af1f", "before", "fit", 1),
         ("fit, `fast`", "fast", "fit", 1),
         ("fit, `balanced`", "balanced", "fit", 1),
         ("fit, Gaussian process", "gp", "fit", 1),
@@ -148,6 +148,8 @@ def cost() -> None:
     ):
         cells = (f"{measured[table][preset][name] / unit:.2g}" for table in TABLES)
         print(f"| {words} | " + " | ".join(cells) + " |")
+    cells = (f"{mean(fit['cpu_seconds'] for fit in of('best', table)):.0f}" for table in TABLES)
+    print("| fit, `best`, CPU seconds, mean of ten splits | " + " | ".join(cells) + " |")
 
 
 if __name__ == "__main__":
