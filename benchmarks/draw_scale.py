@@ -1,4 +1,4 @@
-"""Draw docs/images/scale.png from docs/data/scale_gpu.json, and write its numbers into docs/results/modules.md.
+"""Draw docs/images/scale.png from docs/data/scale_gpu.json, and write docs/results/modules.md.
 
 python benchmarks/draw_scale.py
 """

@@ -3,9 +3,8 @@
     python benchmarks/side_by_side.py [docs/data/side_by_side.json]
 
 In an environment that has laplace-torch. Both blocks are taken from docs/guides/from-laplace-torch.md, after
-the heading "Two scripts", and get the model, loader and rows of the first
-example of docs/guides/modules.md. What they print is stored with the blocks, so that a test can tell whether the guide still shows
-what was run.
+the heading "Two scripts", and get the model, loader and rows of the first example of docs/guides/modules.md.
+What they print is stored with the blocks, so that a test can tell whether the guide still shows what was run.
 """
 
 from __future__ import annotations
