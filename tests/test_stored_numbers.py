@@ -104,6 +104,7 @@ def test_the_tables_of_the_docs_are_those_that_their_script_prints(page, table):
     ("page", "table"),
     [
         ("results/regression", "scores"),
+        ("results/regression", "weights"),
         ("results/regression", "paired"),
         ("results/regression", "further"),
         ("results/regression", "cost"),
