@@ -34,7 +34,7 @@ def train(
     procedure: Annotated[
         str,
         typer.Option(
-            help="One or more of ol, lm, offline, retrain, default (the network of 50 units); comma-separated."
+            help="One or more of ol, lm, offline, retrain, default (a network of 50 units); comma-separated."
         ),
     ] = "ol",
     splits: Annotated[int, typer.Option(help="How many train/test splits, from the first on.")] = 10,
