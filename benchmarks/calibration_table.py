@@ -1,4 +1,4 @@
-"""Write the table of docs/calibration.md from docs/data/calibration.json.
+"""Write the table of docs/results/calibration.md from docs/data/calibration.json.
 
 python benchmarks/calibration_table.py
 """
@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGE, DATA = DOCS / "calibration.md", DOCS / "data" / "calibration.json"
+PAGE, DATA = DOCS / "results" / "calibration.md", DOCS / "data" / "calibration.json"
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 
 

@@ -1,4 +1,4 @@
-"""Draw docs/images/scale.png from docs/data/scale_gpu.json, and write its numbers into the guide.
+"""Draw docs/images/scale.png from docs/data/scale_gpu.json, and write docs/results/modules.md.
 
 python benchmarks/draw_scale.py
 """
@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from online_laplace.style import BLUE, GREEN, VERMILLION, house_style, log_axis
 
 DOCS = Path(__file__).parents[1] / "docs"
-GUIDE = DOCS / "guides" / "modules.md"
+PAGE = DOCS / "results" / "modules.md"
 COLOURS = {"diagonal": GREEN, "kron": BLUE, "matrix-free": VERMILLION}
 MEASURED = (("seconds", 1.0, "seconds an update"), ("peak_bytes", 1e-9, "peak, gigabytes"))
 PARTS = (("weights", "d_w", "weights (1,000 rows)"), ("rows", "rows", "rows (110,305 weights)"))
@@ -105,13 +105,13 @@ def _seconds(value: float) -> str:
     return f"{1000 * value:.0f} ms" if value >= 0.01 else f"{1000 * value:.1f} ms"
 
 
-def written(guide: str, found: dict[str, Any]) -> str:
-    """The guide with the tables of these measurements."""
+def written(page: str, found: dict[str, Any]) -> str:
+    """The page with the tables of these measurements."""
     inside = "\n".join([BEGIN, "", *table_lines(found), "", END])
-    return re.sub(f"{BEGIN}.*?{END}", lambda _: inside, guide, flags=re.DOTALL)
+    return re.sub(f"{BEGIN}.*?{END}", lambda _: inside, page, flags=re.DOTALL)
 
 
 if __name__ == "__main__":
     stored = json.loads((DOCS / "data" / "scale_gpu.json").read_text())
     draw(stored).savefig(DOCS / "images" / "scale.png", dpi=160)
-    GUIDE.write_text(written(GUIDE.read_text(), stored))
+    PAGE.write_text(written(PAGE.read_text(), stored))

@@ -1,6 +1,6 @@
-"""Prints the tables of the presets that the README and docs/default-configuration.md show, from stored runs.
+"""Prints the tables of the presets in docs/results and docs/project/choices.md, from stored runs.
 
-python benchmarks/preset_tables.py scores|paired|coverage|picked|development|further|cost
+python benchmarks/preset_tables.py scores|weights|paired|coverage|picked|development|further|cost
 """
 
 from __future__ import annotations
@@ -38,6 +38,20 @@ def scores() -> None:
             alone = mean(fit["log_likelihood_without_twins"] for fit in mine)
             twins = f" ({alone:.2f})" if abs(alone - mean(each)) > 0.005 else ""
             cells.append(f"{mean(each):.2f} ± {error:.2f}{twins}; {mean(fit['rmse'] for fit in mine):.2f}")
+        print(f"| {preset} | " + " | ".join(cells) + " |")
+
+
+def weights() -> None:
+    """What has the most weight in the mean that `predict` returns, all lengths together, mean over splits."""
+    print("| preset | " + " | ".join(TABLES) + " |\n| --- |" + " --- |" * len(TABLES))
+    for preset in PRESETS:
+        cells = []
+        for table in TABLES:
+            mine, total = of(preset, table), Counter[str]()
+            for fit in mine:
+                for row in fit["leaderboard"]:
+                    total[row["candidate"]] += row["mean_weight"] / len(mine)
+            cells.append(", ".join(f"{name} {share:.0%}" for name, share in total.most_common(2)))
         print(f"| {preset} | " + " | ".join(cells) + " |")
 
 
@@ -137,7 +151,7 @@ def cost() -> None:
     measured = json.loads((DATA / "preset_cost.json").read_text())["tables"]
     print("| | " + " | ".join(TABLES) + " |\n| --- |" + " --- |" * len(TABLES))
     for words, preset, name, unit in (
-        ("fit, the default before there were presets", "before", "fit", 1),
+        ("fit, five networks of 50 units, commit 592af1f", "before", "fit", 1),
         ("fit, `fast`", "fast", "fit", 1),
         ("fit, `balanced`", "balanced", "fit", 1),
         ("fit, Gaussian process", "gp", "fit", 1),
@@ -148,8 +162,10 @@ def cost() -> None:
     ):
         cells = (f"{measured[table][preset][name] / unit:.2g}" for table in TABLES)
         print(f"| {words} | " + " | ".join(cells) + " |")
+    cells = (f"{mean(fit['cpu_seconds'] for fit in of('best', table)):.0f}" for table in TABLES)
+    print("| fit, `best`, CPU seconds, mean of ten splits | " + " | ".join(cells) + " |")
 
 
 if __name__ == "__main__":
-    tables = (scores, paired, coverage, picked, development, further, cost)
+    tables = (scores, weights, paired, coverage, picked, development, further, cost)
     {table.__name__: table for table in tables}[sys.argv[1]]()

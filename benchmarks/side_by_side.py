@@ -2,10 +2,9 @@
 
     python benchmarks/side_by_side.py [docs/data/side_by_side.json]
 
-In an environment that has laplace-torch. Both blocks are taken from docs/guides/modules.md, between the
-heading "Coming from laplace-torch" and its table, and get the model, loader and rows of that page's first
-example. What they print is stored with the blocks, so that a test can tell whether the guide still shows
-what was run.
+In an environment that has laplace-torch. Both blocks are taken from docs/guides/from-laplace-torch.md, after
+the heading "Two scripts", and get the model, loader and rows of the first example of docs/guides/modules.md.
+What they print is stored with the blocks, so that a test can tell whether the guide still shows what was run.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-GUIDE = Path(__file__).parents[1] / "docs" / "guides" / "modules.md"
+GUIDE = Path(__file__).parents[1] / "docs" / "guides" / "from-laplace-torch.md"
 
 
 def blocks(guide: str) -> list[str]:
     """The two scripts, theirs first."""
-    section = guide.split("## Coming from laplace-torch")[1].split("\n| ")[0]
+    section = guide.split("## Two scripts")[1]
     return re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""Write the tables of benchmarks/README.md and docs/speed.md from the stored runs in docs/data.
+"""Write the tables of benchmarks/README.md, docs/speed.md and docs/project/choices.md from docs/data.
 
 python benchmarks/speed_pages.py
 """
@@ -16,7 +16,11 @@ import quality_table
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "docs" / "data"
-PAGES = (ROOT / "benchmarks" / "README.md", ROOT / "docs" / "speed.md")
+PAGES = (
+    ROOT / "benchmarks" / "README.md",
+    ROOT / "docs" / "speed.md",
+    ROOT / "docs" / "project" / "choices.md",
+)
 
 
 def repeat(first: dict, second: dict) -> str:

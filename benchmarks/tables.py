@@ -1,6 +1,6 @@
-"""Print, as Markdown, the tables of docs/default-configuration.md and docs/gauss-newton.md from docs/data.
+"""Print, as Markdown, tables of docs/results, project/choices and gauss-newton from docs/data.
 
-python benchmarks/tables.py [choices|scores|arrivals|leaps|bends]
+python benchmarks/tables.py [choices|all_choices|scores|arrivals|leaps|bends]
 """
 
 from __future__ import annotations
@@ -31,8 +31,26 @@ def header(*columns: str) -> str:
     return f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}"
 
 
-def choices() -> None:
-    """Ensembles of five: every configuration that ran on all tables, at its best step count for each keep."""
+# The rows that decided: members, activation, prior, procedure, and what is kept.
+DECIDING = (
+    (5, "tanh", "scalar", "ol", "average"),
+    (5, "gelu", "scalar", "ol", "average"),
+    (5, "tanh", "scalar", "lm", "average"),
+    (5, "gelu", "ard", "ol", "average"),
+    (5, "tanh", "scalar", "ol", "last"),
+    (5, "tanh", "scalar", "ol", "evidence"),
+    (5, "relu", "scalar", "ol", "average"),
+    (1, "tanh", "scalar", "ol", "average"),
+)
+
+
+def all_choices() -> None:
+    """Every configuration that ran on all tables, at its best step count for each keep."""
+    choices(deciding=False)
+
+
+def choices(*, deciding: bool = True) -> None:
+    """The configurations that decided, each at its best step count."""
     found: dict[tuple, dict[str, dict]] = {}
     for row in load("choose_default.json"):
         key = (row["procedure"], row["prior"], row["activation"], tuple(row["hidden"]))
@@ -43,22 +61,25 @@ def choices() -> None:
     def average(rows: dict[str, dict]) -> float:
         return mean(row["log_likelihood"] for row in rows.values())
 
-    for members, keeps in ((5, ("average", "last", "evidence")), (1, ("average", "last", "evidence"))):
-        print(f"\n**{members} member{'s' if members > 1 else ''}**\n")
-        print(header("network, prior, procedure", "keep", "steps", *TABLES, "mean"))
-        best: dict[tuple, tuple] = {}
-        for key, rows in complete.items():
-            if key[6] == members and key[4] in keeps:
-                short = key[:5]
-                if short not in best or average(rows) > average(complete[best[short]]):
-                    best[short] = key
-        for key in sorted(best.values(), key=lambda key: -average(complete[key])):
-            procedure, prior, activation, hidden, keep, steps, _ = key
-            name = f"{'-'.join(map(str, hidden))} {activation}, {prior}, {procedure.upper()}"
-            cells = [
-                f"{complete[key][t]['log_likelihood']:.2f}; {complete[key][t]['rmse']:.2f}" for t in TABLES
-            ]
-            print(f"| {name} | {keep} | {steps} | {' | '.join(cells)} | {average(complete[key]):.3f} |")
+    best: dict[tuple, tuple] = {}
+    for key, rows in complete.items():
+        short = (*key[:5], key[6])
+        if short not in best or average(rows) > average(complete[best[short]]):
+            best[short] = key
+    print(header("members", "network, prior, procedure", "keep", "steps", *TABLES, "mean"))
+    for key in sorted(best.values(), key=lambda key: (-key[6], -average(complete[key]))):
+        procedure, prior, activation, hidden, keep, steps, members = key
+        if members not in (1, 5) or keep not in ("average", "last", "evidence"):
+            continue
+        if deciding and (hidden, members, activation, prior, procedure, keep) not in [
+            ((50,), *one) for one in DECIDING
+        ]:
+            continue
+        name = f"{'-'.join(map(str, hidden))} {activation}, {prior}, {procedure.upper()}"
+        cells = [f"{complete[key][t]['log_likelihood']:.2f}; {complete[key][t]['rmse']:.2f}" for t in TABLES]
+        print(
+            f"| {members} | {name} | {keep} | {steps} | {' | '.join(cells)} | {average(complete[key]):.3f} |"
+        )
 
 
 def scores() -> None:
@@ -80,9 +101,32 @@ def scores() -> None:
                 f"{mean(row['coverage_90'] for row in mine):.2f}; "
                 f"{mean(row['seconds'] for row in mine):.1f} s"
             )
-        print(f"| {name} | {' | '.join(cells)} |")
-    for name, cells in OTHERS.items():
+        print(f"| {name.replace('default', 'network of 50 units')} | {' | '.join(cells)} |")
+    for name, cells in (OTHERS | stored_peers()).items():
         print(f"| {name} | {' | '.join(f'{ll:.2f}; {rmse:.2f}' for ll, rmse in cells)} |")
+
+
+def stored_peers() -> dict[str, list[tuple[float, float]]]:
+    """Peers whose runs are stored: mean log-likelihood and RMSE by table."""
+    catboost = json.loads((ROOT / "docs/data/peers_test.json").read_text())["tables"]
+    records: dict[str, list[dict]] = {
+        "CatBoost, `RMSEWithUncertainty`": [
+            {"table": table, "test_log_likelihood": one["log_likelihood"], "test_rmse": one["rmse"]}
+            for table, models in catboost.items()
+            for one in models["catboost"]
+        ],
+        "deep ensembles, 5 networks": load("deep_ensemble.json"),
+    }
+    return {
+        name: [
+            (
+                mean(row["test_log_likelihood"] for row in rows if row["table"] == table),
+                mean(row["test_rmse"] for row in rows if row["table"] == table),
+            )
+            for table in TABLES
+        ]
+        for name, rows in records.items()
+    }
 
 
 def arrivals() -> None:
@@ -119,7 +163,9 @@ def bends() -> None:
         print(f"| {limit:g} | {len(arrived)} of {len(mine)} | {steps} |")
 
 
-PRINTERS = {"choices": choices, "scores": scores, "arrivals": arrivals, "leaps": leaps, "bends": bends}
+PRINTERS = {
+    one.__name__: one for one in (choices, all_choices, scores, arrivals, leaps, bends)
+}  # fmt: skip
 
 if __name__ == "__main__":
     for wanted in sys.argv[1:] or PRINTERS:

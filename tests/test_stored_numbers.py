@@ -21,13 +21,16 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 
 
+def stored_fits() -> list[dict]:
+    return json.loads((ROOT / "docs/data/presets.json").read_text())["fits"]
+
+
 def stored(configuration: str) -> list[dict]:
     if configuration in ("fast", "balanced", "best"):
-        fits = json.loads((ROOT / "docs/data/presets.json").read_text())["fits"]
         return [
             {"table": fit["table"], "split": fit["split"]}
             | {"test_log_likelihood": fit["log_likelihood"], "test_rmse": fit["rmse"]}
-            for fit in fits
+            for fit in stored_fits()
             if fit["preset"] == configuration
         ]
     if configuration == "catboost":
@@ -72,11 +75,21 @@ def test_the_readme_quotes_the_stored_runs(row, configuration):
         assert rmse == round(mean(record["test_rmse"] for record in mine), 2)
 
 
+def test_the_readme_tells_what_a_fit_costs():
+    measured = json.loads((ROOT / "docs/data/preset_cost.json").read_text())["tables"]
+    spans = [[round(each[preset]["fit"]) for each in measured.values()] for preset in ("fast", "balanced")]
+    best = [fit for fit in stored_fits() if fit["preset"] == "best"]
+    spans.append([round(mean(f["cpu_seconds"] for f in best if f["table"] == table)) for table in TABLES])
+    fast, balanced, slow = (f"{min(span)} to {max(span)}" for span in spans)
+    said = f"{fast} seconds with `fast` and {balanced} seconds with `balanced` on two cores, and {slow} CPU"
+    assert said in " ".join(README.split())
+
+
 @pytest.mark.parametrize(
     ("page", "table"),
     [
-        ("default-configuration", "choices"),
-        ("default-configuration", "scores"),
+        ("project/choices", "choices"),
+        ("results/regression", "scores"),
         ("gauss-newton", "arrivals"),
         ("gauss-newton", "leaps"),
         ("gauss-newton", "bends"),
@@ -87,9 +100,21 @@ def test_the_tables_of_the_docs_are_those_that_their_script_prints(page, table):
     _check_printed(command, page)
 
 
-@pytest.mark.parametrize("table", ["scores", "paired", "coverage", "picked", "development", "cost"])
-def test_the_tables_of_the_presets_are_those_that_their_script_prints(table):
-    _check_printed([sys.executable, ROOT / "benchmarks/preset_tables.py", table], "default-configuration")
+@pytest.mark.parametrize(
+    ("page", "table"),
+    [
+        ("results/regression", "scores"),
+        ("results/regression", "weights"),
+        ("results/regression", "paired"),
+        ("results/regression", "further"),
+        ("results/regression", "cost"),
+        ("results/calibration", "coverage"),
+        ("results/evidence-or-held-out", "picked"),
+        ("project/choices", "development"),
+    ],
+)
+def test_the_tables_of_the_presets_are_those_that_their_script_prints(page, table):
+    _check_printed([sys.executable, ROOT / "benchmarks/preset_tables.py", table], page)
 
 
 def _check_printed(command, page):
@@ -101,19 +126,14 @@ def _check_printed(command, page):
 @pytest.mark.parametrize(
     ("row", "data", "splits"),
     [
-        ("online-laplace, `best`", "best", range(10)),
-        ("online-laplace, `balanced`, the default", "balanced", range(10)),
-        ("online-laplace, `fast`", "fast", range(10)),
-        ("CatBoost, `RMSEWithUncertainty`", "catboost", range(10)),
-        ("deep ensembles, 5 networks", "deep ensembles", range(10)),
         ("laplace-torch, 1000 epochs", "laplace_torch.json", range(2)),
         ("our OL with Adam, the paper's steps", "paper", range(2)),
-        ("default, 1 member", "default, 1 member", range(2)),
-        ("default, 5 members", "default, 5 members", range(2)),
+        ("network of 50 units, 1 member", "default, 1 member", range(2)),
+        ("network of 50 units, 5 members", "default, 5 members", range(2)),
     ],
 )
-def test_the_comparison_quotes_the_stored_runs(row, data, splits):
-    page = (ROOT / "docs/comparison.md").read_text()
+def test_the_comparison_with_laplace_torch_quotes_the_stored_runs(row, data, splits):
+    page = (ROOT / "docs/results/regression.md").read_text().partition("### laplace-torch")[2]
     line = next(line for line in page.splitlines() if line.startswith(f"| {row} |"))
     if data.endswith(".json"):
         records = json.loads((ROOT / "docs/data" / data).read_text())
@@ -126,10 +146,10 @@ def test_the_comparison_quotes_the_stored_runs(row, data, splits):
         assert cell.replace("**", "").strip() == f"{means[0]:.2f}; {means[1]:.2f}"
 
 
-def test_the_guide_to_classes_quotes_the_stored_runs():
+def test_the_results_of_classes_are_those_of_the_stored_runs():
     program = [sys.executable, "benchmarks/classifier.py", "docs/data/classifier.json", "--table"]
     lines = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert lines in (ROOT / "docs/guides/classes.md").read_text()
+    assert lines in (ROOT / "docs/results/classes.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -145,3 +165,18 @@ def test_the_stored_paper_run_begins_as_the_code_of_today_does(table, procedure,
         then = arrays[f"{table}/{procedure}/0/history.{name}"][place].double().reshape(-1)
         # kept in float32
         torch.testing.assert_close(today[name][-1].reshape(-1), then, rtol=1e-6, atol=0)
+
+
+def test_the_pages_count_the_claims_as_the_report_does():
+    report = (ROOT / "results/paper/report.md").read_text()
+    counts = r"Of (\d+) claims tested, (\d+ hold on every table, \d+ on some and \d+ on none)"
+    found = re.search(counts, report)
+    assert found is not None
+    for name in ("README.md", "docs/reproduce.md"):
+        page = " ".join((ROOT / name).read_text().split())
+        assert found[1] in page and found[2] in page
+    rows = [line for line in report.splitlines() if line.startswith("| ")]
+    page = (ROOT / "docs/reproduce.md").read_text()
+    for table in TABLES:
+        line = next(row for row in rows if row.startswith(f"| {table} |"))
+        assert re.sub(" [★•]", "", line) in page

@@ -1,4 +1,4 @@
-"""What nobody has to say; docs/default-configuration.md says why.
+"""What nobody has to say; docs/project/choices.md says why.
 
 An estimator that is told nothing of the network takes a preset, a pool of candidates. Where a network is
 named, what is not said of it is this, the same for every table.
@@ -17,7 +17,7 @@ KEEP = "average"
 MEMBERS = 5
 STEPS = 120
 
-# Of the classifier; docs/guides/classes.md says how they were chosen.
+# Of the classifier; docs/project/choices.md says how they were chosen.
 CLASS_HIDDEN = (20,)
 CLASS_PRIOR = "scalar"
 CLASS_MEMBERS = 5

@@ -37,4 +37,4 @@ def test_an_earlier_model_outlives_a_fit_that_is_killed_and_the_same_command_beg
     assert sorted(os.listdir(tmp_path / "m")) == ["model.json", "model.safetensors"]
     # What goes on after a kill, and what does not, is said where people look.
     page = " ".join((ROOT / "README.md").read_text().split())
-    assert "`fit`, `train` and `select` that are killed begin anew" in page
+    assert "If `fit`, `train` or `select` are killed, they start again from the beginning" in page

@@ -65,7 +65,7 @@ def test_digits_are_scored_by_every_model(monkeypatch):
 def test_the_guide_shows_the_stored_runs():
     stored = json.loads((ROOT / "docs" / "data" / "digits.json").read_text())["rows"]
     assert {row["seed"] for row in stored} == {0, 1, 2, 3, 4} and {row["epochs"] for row in stored} == {40}
-    assert "\n".join(digits.table_lines(stored)) in (ROOT / "docs" / "guides" / "modules.md").read_text()
+    assert "\n".join(digits.table_lines(stored)) in (ROOT / "docs" / "results" / "modules.md").read_text()
 
 
 def test_kronecker_precisions_are_near_the_exact_ones_on_a_larger_network(monkeypatch):
@@ -79,7 +79,7 @@ def test_kronecker_precisions_are_near_the_exact_ones_on_a_larger_network(monkey
         < row["separate"]["gamma"] / row["exact"]["gamma"]
     )
     stored = json.loads((ROOT / "docs" / "data" / "overlap.json").read_text())["rows"]
-    assert "\n".join(overlap.table_lines(stored)) in (ROOT / "docs" / "guides" / "modules.md").read_text()
+    assert "\n".join(overlap.table_lines(stored)) in (ROOT / "docs" / "results" / "modules.md").read_text()
 
 
 def test_larger_tables_are_scored_in_the_units_of_the_target(monkeypatch):
@@ -94,11 +94,11 @@ def test_larger_tables_are_scored_in_the_units_of_the_target(monkeypatch):
     assert exact["rmse"] == 0 and exact["coverage_90"] == 1
     assert exact["log_likelihood"] == pytest.approx(-0.5 * torch.tensor(2 * torch.pi * 0.01).log().item())
     stored = json.loads((ROOT / "docs" / "data" / "big_tables.json").read_text())["rows"]
-    assert "\n".join(big_tables.table_lines(stored)) in (ROOT / "docs" / "guides" / "modules.md").read_text()
+    assert "\n".join(big_tables.table_lines(stored)) in (ROOT / "docs" / "results" / "modules.md").read_text()
 
 
 def test_the_guide_shows_the_costs_and_curvlinops_as_stored():
-    guide = (ROOT / "docs" / "guides" / "modules.md").read_text()
+    guide = (ROOT / "docs" / "results" / "modules.md").read_text()
     stored = json.loads((ROOT / "docs" / "data" / "scale_gpu.json").read_text())
     assert draw_scale.written(guide, stored) == guide
     beside = json.loads((ROOT / "docs" / "data" / "curvlinops.json").read_text())["rows"]
@@ -106,7 +106,7 @@ def test_the_guide_shows_the_costs_and_curvlinops_as_stored():
 
 
 def test_the_scripts_side_by_side_are_those_that_were_run():
-    guide = (ROOT / "docs" / "guides" / "modules.md").read_text()
+    guide = (ROOT / "docs" / "guides" / "from-laplace-torch.md").read_text()
     stored = json.loads((ROOT / "docs" / "data" / "side_by_side.json").read_text())["scripts"]
     assert side_by_side.blocks(guide) == [script["block"] for script in stored]
     assert "".join(script["printed"] for script in stored) in guide

@@ -32,7 +32,10 @@ def train(
         typer.Argument(help="Embedded tables, or files: .csv, .tsv, .parquet, .xlsx."),
     ],
     procedure: Annotated[
-        str, typer.Option(help="One or more of ol, lm, offline, retrain, default; comma-separated.")
+        str,
+        typer.Option(
+            help="One or more of ol, lm, offline, retrain, default (a network of 50 units); comma-separated."
+        ),
     ] = "ol",
     splits: Annotated[int, typer.Option(help="How many train/test splits, from the first on.")] = 10,
     steps: Annotated[

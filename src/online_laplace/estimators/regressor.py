@@ -62,7 +62,8 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
         likelihood: "gaussian"; "student-t" for targets with gross errors, which a pool has candidates for
             beside Gaussian ones; "poisson" for counts.
         noise: "constant", or "varying": the networks also learn how noisy the target is, row by row. None
-            leaves it to the pool, where both take part, and is constant for a named network.
+            is varying for most candidates of a pool (constant for the constant, the line and, but for
+            "fast", one network), and constant for a named network.
         resolution: The step in which the target was recorded, such as 1 for whole numbers; None finds it out,
             0 is none. The noise is never taken to be less than the rounding to that step.
         preset: "fast", "balanced" or "best": how large the pool is, and how long it trains. Of a network that

@@ -18,7 +18,7 @@ from online_laplace.data.checks import Floats, Integers
 from online_laplace.pool.at_once import Learner
 from online_laplace.pool.trees import Tree, Trees, fewest_in_leaf, no_time_for_another, without_repetition
 
-# Chosen on tables that are in no report: docs/default-configuration.md.
+# Chosen on tables that are in no report: docs/project/choices.md.
 RATE = 0.05
 DEPTH = 6
 LEAST_IN_LEAF = 3

@@ -142,7 +142,7 @@ def _network(hidden: tuple[int, ...], prior: str, noise: str = "constant") -> Ca
     return Candidate(Architecture(hidden, "tanh", prior), noise)
 
 
-# Chosen on tables that are in no report; docs/default-configuration.md has what they were compared with.
+# Chosen on tables that are in no report; docs/project/choices.md has what they were compared with.
 _ARD, _DEEP = _network((20, 20), "ard", "varying"), _network((14, 14, 14), "scalar", "varying")
 _LAYERWISE, _VARYING = _network((20, 20), "layerwise"), _network((20, 20), "layerwise", "varying")
 _SIMPLE = (CONSTANT, LINEAR, FOREST, BOOSTING, PROCESS)
@@ -170,7 +170,7 @@ PRESETS: Mapping[str, Preset] = {
 }
 
 # Of classes, which have no noise of another kind. Chosen on other tables and splits than those reported:
-# docs/guides/classes.md.
+# docs/project/choices.md.
 _CLASS_FOREST = Forest(noise="constant")
 _SMALL, _SMALL_RELU = _network((20,), "scalar"), Candidate(Architecture((20,), "relu", "scalar"))
 _WIDE = Candidate(Architecture((100,), "relu", "scalar"), curvature=last_layer.name)

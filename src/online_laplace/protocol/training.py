@@ -1,4 +1,4 @@
-"""What `train` can be asked for: a procedure of the paper, or the package's default configuration."""
+"""What `train` can be asked for: a procedure of the paper, or the network of 50 units."""
 
 from __future__ import annotations
 
