@@ -20,7 +20,7 @@ from online_laplace.cli.options import (
     widths,
     write_json,
 )
-from online_laplace.cli.settings import check_options, estimator_of, told
+from online_laplace.cli.settings import check_time_limit, estimator_of, told
 from online_laplace.errors import InputError, known_name
 
 
@@ -124,7 +124,7 @@ def fit(
         "optimiser": optimiser,
         "members": members,
     }
-    check_options(network, steps, time_limit)
+    check_time_limit(network, time_limit)
     shared = {
         **network,
         "max_steps": steps,
