@@ -155,7 +155,10 @@ def test_worker_processes_write_what_one_process_writes(command, tmp_path):
 
 
 BAD_FILES = {
-    "NaN": ("a,b,y\n1,2,3\n2,nan,5\n4,1,2\n", ["values are missing in column 'b' (1 row)"]),
+    "NaN": (
+        "a,b,y\n1,2,3\n2,nan,5\n4,1,2\n",
+        ["values are missing in column 'b' (1 row; 'nan' counts as missing)"],
+    ),
     "infinite": ("a,b,y\n1,2,3\n2,inf,5\n4,1,2\n", ["column 'b' is infinite in row 2"]),
     "one row": ("a,b,y\n1,2,3\n", ["at least two rows", "got 1"]),
     "constant target": ("a,b,y\n1,2,3\n2,3,3\n4,1,3\n", ["'y' is constant"]),

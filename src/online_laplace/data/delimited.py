@@ -76,7 +76,7 @@ def read_rows(
     lines = read_lines(source, separator)
     header = next(lines, None)
     if header is None:
-        raise InputError("the file is empty: a header and at least two rows of data are needed")
+        raise empty_file(fewest)
     if header[1][0].casefold().startswith("sep="):
         raise InputError(f"the first line, {separator.join(header[1])!r}, is for Excel alone: remove it")
     if all(len(cell) > 1 and cell[0] == cell[-1] == "'" for cell in header[1]):
@@ -93,6 +93,12 @@ def read_rows(
             yield line, cells
 
     return names, rows()
+
+
+def empty_file(fewest: int) -> InputError:
+    """The refusal of a file without a header; of a table to predict for, one column and one row will do."""
+    rows = "two rows" if fewest > 1 else "one row"
+    return InputError(f"the file is empty: a header and at least {rows} of data are needed")
 
 
 def _hint_of_quotes(cells: Sequence[str]) -> str:
