@@ -66,6 +66,9 @@ IN_OTHER_WORDS = {
     ),
     "no time": ([*FIT, "--time-limit", "0"], "--time-limit must be a positive number of seconds, not 0.0"),
     "no steps": ([*FIT, "--steps", "0"], "--steps must be a whole number of at least 1, not 0"),
+    "a model": ([*FIT[:-1], "-"], "--out - is for predictions: a model is a folder, so name one"),
+    "input": (["fit", "-", *FIT[2:]], "-: standard input would be read more than once: put the table into a"),
+    "folder": ([*FIT, "--json", "no/j.json"], "cannot be written: there is no folder"),
     "no members": ([*FIT, "--members", "0"], "error: --members must be a whole number of at least 1, not 0"),
     "no units": (
         [*FIT, "--hidden", "5,0"],

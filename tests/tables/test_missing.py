@@ -9,13 +9,14 @@ import pytest
 
 from online_laplace.errors import InputError
 from online_laplace.tables.columns import Columns
+from online_laplace.tables.missing import without_words
 from online_laplace.tables.model import TableModel
 from online_laplace.tables.reading import read_frame
 
 TREATED = pd.DataFrame(
     {
         "age": range(12),
-        "dose": ["1", "NA", *"3456789", "10", "11", "nan"],
+        "dose": ["1", "NA ", *"3456789", "10", "11", "nan"],
         "kind": ["a", "b", "None", "NA"] * 3,
         "treatment": ["None", "A", "B"] * 4,
     }
@@ -58,6 +59,14 @@ def test_a_target_of_numbers_with_such_words_has_no_classes_to_rename(tmp_path):
     frame = read_frame(written(tmp_path, ".csv"))
     with pytest.raises(InputError, match=r"in 2 rows \('NA' and 'nan' count as missing\): remove them$"):
         Columns.learn(frame, "dose", drop=["kind", "treatment"])
+
+
+def test_a_column_of_such_words_alone_holds_nothing():
+    frame = without_words(pd.DataFrame({"a": ["None"] * 4, "y": list("1234")}))
+    with pytest.raises(
+        InputError, match=r"'a' holds nothing at all \('None' counts as missing\): fill it in"
+    ):
+        Columns.learn(frame, "y")
 
 
 def test_parquet_says_itself_what_is_missing(tmp_path):

@@ -143,7 +143,10 @@ def fit(
         if task != "auto" or not (told(of_numbers) if name == "classification" else told(of_classes))
     }
     if not candidates:
-        raise InputError("options of numbers and of classes do not go together")
+        numbers, classes = (", ".join(f"--{name}" for name in told(one)) for one in (of_numbers, of_classes))
+        raise InputError(f"{numbers} is of numbers and {classes} of classes: leave one of them out")
+    if out == Path("-"):
+        raise InputError("--out - is for predictions: a model is a folder, so name one")
     check_model_folder(out)
     for name, path in (("the table", data), ("--json", json_file)):
         if path is not None and lies_in(path, out):

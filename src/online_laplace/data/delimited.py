@@ -35,10 +35,14 @@ def read_lines(
         # utf-8-sig: spreadsheets like to put a byte-order mark before the first name.
         with _opened(source) as content, io.TextIOWrapper(content, "utf-8-sig", newline="") as file:
             reader = csv.reader(file, delimiter=separator, skipinitialspace=not as_they_are, strict=True)
-            for cells in reader:
-                if len(cells) > 1 or any(map(str.strip, cells)):
-                    yield reader.line_num, cells
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
+            try:
+                for cells in reader:
+                    if len(cells) > 1 or any(map(str.strip, cells)):
+                        yield reader.line_num, cells
+            except csv.Error as error:
+                advice = f"look at the double quotes up to line {reader.line_num}"
+                raise InputError(f"cannot be read as CSV text in UTF-8: {error}: {advice}") from error
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         advice = ": save it as CSV in UTF-8" if isinstance(error, UnicodeDecodeError) else ""
         raise InputError(f"cannot be read as CSV text in UTF-8: {error}{advice}") from error
 

@@ -13,6 +13,7 @@ import numpy as np
 from online_laplace.data.scaling import Scaler
 from online_laplace.errors import InputError
 from online_laplace.tables.cells import EMPTY, different_texts, is_code, is_text, numbers_of, texts_of
+from online_laplace.tables.missing import told_missing
 from online_laplace.tables.notation import (
     Ambiguous,
     Notation,
@@ -93,7 +94,7 @@ def _kind(frame: pd.DataFrame, name: str, decimal: str | None) -> Notation | Pro
     column = frame[name]
     cells = column.dropna()
     if len(cells) == 0:
-        return Problem(name, "holds nothing at all", "fill it in")
+        return _nothing(frame, name)
     first = cells.iloc[0]
     if types.is_timedelta64_dtype(column) or isinstance(first, datetime.timedelta):
         return Problem(
@@ -131,7 +132,7 @@ def _kind_of_texts(
 ) -> Notation | Problem | None:
     """The kind of a column of texts; None for categories."""
     if not texts:
-        return Problem(name, "holds nothing at all", "fill it in")
+        return _nothing(frame, name)
     # A column of floats is told by its first text.
     if all(text.strip().isdigit() for text in texts) and any(map(is_code, texts)):
         return None
@@ -214,6 +215,10 @@ def _extreme(frame: pd.DataFrame, name: str, notation: Notation) -> Problem | No
         largest = known[np.abs(known).argmax()]
         return Problem(name, f"holds numbers such as {largest:g}, too large or too small", "change its unit")
     return None
+
+
+def _nothing(frame: pd.DataFrame, name: str) -> Problem:
+    return Problem(name, f"holds nothing at all{told_missing(frame, name, ' (', ')')}", "fill it in")
 
 
 def _huge(name: str, example: str) -> Problem:

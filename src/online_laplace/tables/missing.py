@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -19,9 +21,10 @@ def without_words(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with empty cells where such a word was; it remembers which."""
     words, emptied = {}, {}
     for name, column in frame.items():
-        there = column.isin(WORDS)
+        there = np.array([isinstance(cell, str) and cell.strip() in WORDS for cell in column], dtype=bool)
         if there.any():
-            words[name], emptied[name] = list(dict.fromkeys(column[there])), column.mask(there)
+            words[name] = list(dict.fromkeys(column[there].str.strip()))
+            emptied[name] = column.mask(there)
     found = frame.assign(**emptied)
     found.attrs[_KEPT] = words
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -137,6 +138,8 @@ def _typed(frame: pd.DataFrame, target: str, found: Notation | Ambiguous | None)
     import pandas as pd
 
     column = frame[target]
+    if len(column) and all(isinstance(one, Decimal) for one in column):  # as databases have them
+        return column.astype(float)
     if not isinstance(found, Notation) or found.kind == "clock":
         return column
     values = pd.Series(numbers_of(frame, target, found, finite=False), index=column.index)
