@@ -81,12 +81,11 @@ def spellings(column: pd.Series, classes: Any) -> tuple[tuple[str, str], ...]:
 
 def booleans(frame: pd.DataFrame, name: str) -> Any:
     """A column as booleans, whatever words a file has for them."""
-    words = {"true": True, "false": False, "1": True, "0": False}
-    texts = [str(one).strip().lower() for one in frame[name]]
-    for i, one in enumerate(texts):
-        if one not in words:
-            cell = frame[name].iloc[i]
-            raise InputError(
-                f"column {name!r}, row {i + 1}: {cell!r} is neither true nor false, as the classes are"
-            )
-    return np.array([words[one] for one in texts])
+    notation = Notation("boolean")
+    values = np.array([notation.read(str(one)) for one in frame[name]])
+    if len(wrong := np.flatnonzero(np.isnan(values))):
+        cell = frame[name].iloc[wrong[0]]
+        raise InputError(
+            f"column {name!r}, row {wrong[0] + 1}: {cell!r} is neither true nor false, as the classes are"
+        )
+    return values == 1
