@@ -59,7 +59,7 @@ def examine(frame: pd.DataFrame, decimal: str | None = None) -> Kinds:
     likely = decimal or decimal_of(texts.values())
     for name in frame.columns:
         found = (
-            _kind_of_texts(frame, name, texts[name], likely) if name in texts else _kind(frame, name, likely)
+            kind_of_texts(frame, name, texts[name], likely) if name in texts else _kind(frame, name, likely)
         )
         if decimal and name in texts and isinstance(found, Notation):
             found = _as_said(name, texts[name], found, decimal)
@@ -124,10 +124,10 @@ def _kind(frame: pd.DataFrame, name: str, decimal: str | None) -> Notation | Pro
         what = f"holds values of type {type(strange).__name__}"
         return Problem(name, what, "make it numbers or texts")
     # Cells of several types, as spreadsheets have them: a number among words is a word.
-    return _kind_of_texts(frame, name, list(dict.fromkeys(texts_of(frame[[name]].dropna(), name))), decimal)
+    return kind_of_texts(frame, name, list(dict.fromkeys(texts_of(frame[[name]].dropna(), name))), decimal)
 
 
-def _kind_of_texts(
+def kind_of_texts(
     frame: pd.DataFrame, name: str, texts: list[str], decimal: str | None
 ) -> Notation | Problem | None:
     """The kind of a column of texts; None for categories."""
@@ -173,7 +173,7 @@ def _unlike(texts: list[str]) -> tuple[str, str]:
     plain = sorted(texts, key=is_number, reverse=True)
 
     def marks(text: str) -> set[str]:
-        return set(text) - set("0123456789")
+        return set(text) - set("0123456789+-")
 
     return plain[0], next((text for text in plain if marks(text) != marks(plain[0])), plain[-1])
 
