@@ -39,6 +39,7 @@ def test_every_error_has_one_base_and_is_what_python_calls_it():
     assert all(name in errors.__doc__ for name in outside)
     for kind, builtin in (
         (errors.InputError, ValueError),
+        (errors.SettingError, errors.InputError),
         (errors.UnknownNameError, errors.InputError),
         (StoreError, errors.InputError),
         (UnreadableError, TypeError),
@@ -54,6 +55,7 @@ def test_every_error_has_one_base_and_is_what_python_calls_it():
     "error",
     [
         errors.InputError("words"),
+        errors.SettingError("members", "must be at least 1"),
         errors.UnknownNameError("prior", "adr", ["ard", "scalar"]),
         errors.MissingExtraError("pandas", "tables"),
         errors.TrainingFailedError("none"),

@@ -3,9 +3,9 @@
 `OnlineLaplaceError` catches all of it. Below it, each is also the built-in error that says the same of any
 library, so that `except ValueError` does what one expects:
 
-- `InputError` (ValueError): data, settings or files cannot be used as they are; with `UnknownNameError`,
-  `UnreadableError` (TypeError) for data of a kind that no array is made of, and `StoreError` for results on
-  disk.
+- `InputError` (ValueError): data, settings or files cannot be used as they are; with `SettingError`,
+  `UnknownNameError`, `UnreadableError` (TypeError) for data of a kind that no array is made of, and
+  `StoreError` for results on disk.
 - `DivergedError` (ArithmeticError): training left the numbers that can be used; with `TrainingFailedError`,
   where nothing of a fit can.
 - `ProcessLostError` (RuntimeError): a process of the same job has gone.
@@ -35,6 +35,27 @@ def _made_again(kind: type[OnlineLaplaceError], args: tuple[Any, ...]) -> Online
 
 class InputError(OnlineLaplaceError, ValueError):
     """The caller's data or settings cannot be used as they are; the message says what to change."""
+
+
+class SettingError(InputError):
+    """A setting has a value that cannot be used; the message begins with the setting's name."""
+
+    def __init__(self, setting: str, words: str) -> None:
+        """Say by `words` what is wrong with the `setting` of this name."""
+        super().__init__(setting, words)
+
+    def __str__(self) -> str:
+        """The message, with the name that the setting has in Python."""
+        return self.told_of(self.setting)
+
+    @property
+    def setting(self) -> str:
+        """The name that the setting has in Python."""
+        return str(self.args[0])
+
+    def told_of(self, name: str) -> str:
+        """The message where the setting goes by another name, such as that of an option."""
+        return f"{name} {self.args[1]}"
 
 
 class UnknownNameError(InputError):

@@ -153,7 +153,10 @@ def test_booleans_and_whole_numbers_keep_their_type(command, flowers, values):
         (["--task", "clasification"], "did you mean 'classification'"),
         (["--task", "classification", "--noise", "varying"], "--noise is not for classes"),
         (["--task", "regression", "--predictive", "probit"], "--predictive is not for numbers"),
-        (["--noise", "varying", "--predictive", "probit"], "do not go together"),
+        (
+            ["--noise", "varying", "--predictive", "probit"],
+            "--noise is of numbers and --predictive of classes: leave one of them out",
+        ),
         (["--task", "counts", "--likelihood", "gaussian"], "--task counts has the likelihood poisson"),
         (["--predictive", "probits"], "did you mean 'probit'"),
     ],

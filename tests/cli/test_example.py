@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pandas as pd
@@ -44,3 +45,9 @@ def test_the_example_is_a_csv_file(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path, folder: str) -> None:
     done = CliRunner().invoke(app, ["example", str(tmp_path / folder)])
     assert isinstance(done.exception, InputError) and not (tmp_path / "no").exists()
+
+
+def test_what_to_type_next_is_what_a_shell_takes(tmp_path: Path) -> None:
+    file = tmp_path / "my houses.csv"
+    typed = shlex.split(CliRunner().invoke(app, ["example", str(file)]).output.splitlines()[1])
+    assert typed[:3] == ["online-laplace", "fit", str(file)]

@@ -64,8 +64,32 @@ IN_OTHER_WORDS = {
         [*FIT, "--time-limit", "5", "--hidden", "3", "--members", "2"],
         "and --hidden, --members name one: leave out --hidden and --members, or give --steps instead",
     ),
-    "no time": ([*FIT, "--time-limit", "0"], "--time-limit must be a positive number of seconds, not 0"),
-    "no steps": ([*FIT, "--steps", "0"], "--steps must be at least 1, not 0"),
+    "no time": ([*FIT, "--time-limit", "0"], "--time-limit must be a positive number of seconds, not 0.0"),
+    "no steps": ([*FIT, "--steps", "0"], "--steps must be a whole number of at least 1, not 0"),
+    "a model": ([*FIT[:-1], "-"], "--out - is for predictions: a model is a folder, so name one"),
+    "input": (["fit", "-", *FIT[2:]], "-: standard input would be read more than once: put the table into a"),
+    "folder": ([*FIT, "--json", "no/j.json"], "cannot be written: there is no folder"),
+    "no members": ([*FIT, "--members", "0"], "error: --members must be a whole number of at least 1, not 0"),
+    "no units": (
+        [*FIT, "--hidden", "5,0"],
+        "--hidden takes whole numbers above 0, such as 50 or 50,50, not '5,0'",
+    ),
+    "two noises": (
+        [*FIT, "--noise", "varying", "--likelihood", "student-t"],
+        "error: --noise can be varying with the likelihood gaussian alone, not with student-t",
+    ),
+    "no resolution": ([*FIT, "--resolution", "-1"], "error: --resolution must be zero or a positive number"),
+    "coarse": ([*FIT, *TINY, "--resolution", "1000"], "error: --resolution is the step in which the target"),
+    "no precision": (["train", "yacht", "--alpha", "0"], "error: --alpha must be a positive, finite number"),
+    "tolerance": (["train", "yacht", "--tolerance", "-1"], "error: --tolerance must be zero or positive"),
+    "a use": (
+        ["train", "yacht", "--procedure", "offline", "--keep", "average"],
+        "error: --keep is for ol, lm and default, and offline has no use for it",
+    ),
+    "no splits": (["select", "yacht", "--splits", "0"], "error: --splits must be at least 1"),
+    "no seed": (["select", "yacht", "--seed", "-1"], "error: --seed must not be negative"),
+    "no batch": (["reproduce", "--splits-per-batch", "0"], "error: --splits-per-batch must be at least 1"),
+    "no setting": (["reproduce", "--set", "alpha=0"], "error: --set alpha must be a positive, finite number"),
     "classes": ([*FIT, "--predictive", "probit"], "which are no classes: leave --predictive out"),
     "summary": ([*FIT, *TINY, "--json", "-"], "--json - is for a file: standard output is what `predict"),
     "ranking": (["select", "yacht", "--plot", "p.png", "--json", "-"], "--json - is for a file"),
@@ -92,3 +116,11 @@ def test_a_page_does_not_go_to_standard_output_nor_an_interval_to_classes(in_fol
     code, _, err = in_folder("predict", "m", "t.csv", "--out", "p.csv", "--coverage", "0.5")
     assert code == 2 and "--coverage is of numbers, and this model predicts classes: leave it out" in err
     assert sorted(os.listdir()) == ["m", "t.csv"]
+
+
+def test_groups_and_a_preset_beside_a_named_network_are_told_to_have_no_effect(in_folder):
+    Path("t.csv").write_text("x,g,y\n" + "".join(f"{i % 7},g{i // 3},{i * 2.5}\n" for i in range(30)))
+    code, out, _ = in_folder(*FIT, *TINY, "--groups", "g", "--preset", "fast")
+    words = " ".join(out.split())
+    assert code == 0 and "note the groups have no effect on training: hidden means one network" in words
+    assert "note the preset 'fast' has no effect: hidden means one network" in words

@@ -264,6 +264,9 @@ INTO_A_MODEL = {
     "train": [*TRAIN, "--json", "m/t.json"],
     "select": [*SELECT, "--plot", "m/s.png"],
     "example": ["example", "m/houses.csv"],
+    "fit": [*FIT, "--out", "m/n"],
+    "fit, deeper and by a link": [*FIT, "--out", "link/n/o"],
+    "reproduce": ["reproduce", "--tables", "yacht", "--splits", "1", "--set", "steps=1", "--out", "m/r"],
 }
 
 

@@ -98,12 +98,12 @@ def test_an_export_overwrites_neither_its_source_nor_files_of_the_users(
         (["--set", "steps=abc"], "steps cannot be 'abc': it takes a whole number\n"),
         (["--set", "hidden=wide"], "it takes whole numbers such as 50 or [50,50], and is now [50]"),
         (["--set", "alpha"], "name=value"),
-        (["--splits", "0"], "splits must be at least 1"),
+        (["--splits", "0"], "--splits must be at least 1"),
         (["--out", "/dev/null/runs"], "cannot be written"),
         (["--out", "/dev/null"], "is a file"),
         (["--backend", "dask"], "--scheduler"),
         (["--backend", "cloud"], "unknown backend"),
-        (["--workers", "0"], "at least one worker"),
+        (["--workers", "0"], "--workers must be at least 1"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(

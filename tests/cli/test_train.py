@@ -155,7 +155,10 @@ def test_worker_processes_write_what_one_process_writes(command, tmp_path):
 
 
 BAD_FILES = {
-    "NaN": ("a,b,y\n1,2,3\n2,nan,5\n4,1,2\n", ["values are missing in column 'b' (1 row)"]),
+    "NaN": (
+        "a,b,y\n1,2,3\n2,nan,5\n4,1,2\n",
+        ["values are missing in column 'b' (1 row; 'nan' counts as missing)"],
+    ),
     "infinite": ("a,b,y\n1,2,3\n2,inf,5\n4,1,2\n", ["column 'b' is infinite in row 2"]),
     "one row": ("a,b,y\n1,2,3\n", ["at least two rows", "got 1"]),
     "constant target": ("a,b,y\n1,2,3\n2,3,3\n4,1,3\n", ["'y' is constant"]),
@@ -215,11 +218,20 @@ BAD_OPTIONS = {
     "steps": (["yacht", "--steps", "0"], "steps must be at least 1, not 0"),
     "splits": (["yacht", "--splits", "0"], "--splits must be at least 1 and at most 10,000, not 0"),
     "many splits": (["yacht", "--splits", "1000000"], "at most 10,000, not 1000000"),
-    "hidden": (["yacht", "--hidden", "ten"], "--hidden takes whole numbers such as 50 or 50,50, not 'ten'"),
-    "hidden empty": (["yacht", "--hidden", ""], "--hidden takes whole numbers such as 50 or 50,50, not ''"),
-    "hidden gap": (["yacht", "--hidden", "3,,3"], "--hidden takes whole numbers such as 50 or 50,50"),
-    "hidden zero": (["yacht", "--hidden", "5,0"], "every hidden layer needs at least one unit"),
-    "workers": (["yacht", "--workers", "0"], "at least one worker is needed, not 0"),
+    "hidden": (
+        ["yacht", "--hidden", "ten"],
+        "--hidden takes whole numbers above 0, such as 50 or 50,50, not 'ten'",
+    ),
+    "hidden empty": (
+        ["yacht", "--hidden", ""],
+        "--hidden takes whole numbers above 0, such as 50 or 50,50, not ''",
+    ),
+    "hidden gap": (
+        ["yacht", "--hidden", "3,,3"],
+        "--hidden takes whole numbers above 0, such as 50 or 50,50",
+    ),
+    "hidden zero": (["yacht", "--hidden", "5,0"], "--hidden takes whole numbers above 0, such as 50"),
+    "workers": (["yacht", "--workers", "0"], "--workers must be at least 1, not 0"),
     "seed": (["yacht", "--seed", "-1"], "seed must not be negative"),
     "json folder": (["yacht", "--json", "."], "--json . is a folder: name a file"),
     "json": (["yacht", "--json", "no/such/folder/f.json"], "--json no/such/folder/f.json cannot be written"),

@@ -10,7 +10,7 @@ import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from online_laplace import OnlineLaplaceRegressor
+from online_laplace import OnlineLaplaceClassifier, OnlineLaplaceRegressor
 from online_laplace.errors import InputError, TrainingFailedError
 from online_laplace.memory import Footprint
 from online_laplace.posterior.posterior import Posterior
@@ -72,6 +72,8 @@ def test_the_training_range_of_nothing_is_refused_as_other_questions_are():
 def test_groups_that_are_not_one_for_each_row_are_refused():
     with pytest.raises(InputError, match="groups must name a group for each of the 10 rows"):
         OnlineLaplaceRegressor(**QUICK).fit(X, Y, groups=[1, 2, 3])
+    with pytest.raises(InputError, match="groups must name a group for each of the 10 rows"):
+        OnlineLaplaceClassifier(**QUICK).fit(X, Y > Y.mean(), groups=[1, 2, 3])
     with pytest.raises(InputError, match="groups must name a group for each of the 10 rows"):
         OnlineLaplaceRegressor(preset="fast", max_steps=2).fit(X, Y, groups=[1, 2, 3])
     with pytest.raises(InputError, match="groups has a value that is missing"):

@@ -165,8 +165,11 @@ def test_a_weight_of_two_is_a_row_given_twice_and_of_zero_a_row_left_out():
     [
         ({"noise": "vary"}, "unknown noise 'vary': did you mean 'varying'"),
         ({"likelihood": "poison"}, "unknown likelihood 'poison': did you mean 'poisson'"),
-        ({"likelihood": "poisson", "noise": "varying"}, "noise='varying' is for likelihood='gaussian'"),
-        ({"resolution": -1}, "resolution must be zero, a positive number or None, not -1"),
+        (
+            {"likelihood": "poisson", "noise": "varying"},
+            "noise can be varying with the likelihood gaussian alone",
+        ),
+        ({"resolution": -1}, "resolution must be zero or a positive number, not -1"),
     ],
 )
 def test_choices_that_cannot_be_used_are_refused(settings, message):

@@ -64,7 +64,7 @@ def test_dates_are_no_rows_to_predict_and_no_weights():
 
 def test_a_group_may_be_a_day_but_not_a_missing_one():
     days = np.repeat(DAYS.to_numpy()[:12], 2)
-    OnlineLaplaceRegressor(**QUICK).fit(X, Y, groups=days)
+    OnlineLaplaceRegressor(**POOL).fit(X, Y, groups=days)
     with pytest.raises(InputError, match="groups has a value that is missing"):
         OnlineLaplaceRegressor(**QUICK).fit(X, Y, groups=np.r_[days[:23], np.datetime64("NaT")])
 

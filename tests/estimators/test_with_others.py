@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -148,11 +150,24 @@ NAMED = [{"hidden": 3}, {"prior": "ard"}, {"members": 1}, {"warm_start": True}]
 @pytest.mark.parametrize("kind", [OnlineLaplaceRegressor, OnlineLaplaceClassifier])
 def test_a_preset_beside_a_network_that_is_named_is_told_to_have_no_effect(rows, kind, named):
     X, y = rows[0], (rows[1] > rows[1].mean()) if kind is OnlineLaplaceClassifier else rows[1]
-    (name, value), *_ = named.items()
+    name = next(iter(named))
     model = clone(kind(preset="fast", max_steps=2, random_state=0, **named))
-    with pytest.warns(UserWarning, match=f"preset='fast' has no effect: {name}={value!r} means one network"):
+    with pytest.warns(UserWarning, match=f"the preset 'fast' has no effect: {name} means one network"):
         assert not hasattr(model.fit(X, y), "leaderboard_")
     model.set_params(preset="balanced").fit(X, y)  # which is the default, and said by nobody
+
+
+def test_groups_beside_a_network_that_leaves_no_rows_out_are_told_to_have_no_effect(rows):
+    X, y = rows
+    groups, network = np.arange(len(y)) // 2, {"hidden": 3, "max_steps": 2, "random_state": 0}
+    with pytest.warns(UserWarning, match="the groups have no effect on training: hidden means one network"):
+        OnlineLaplaceRegressor(**network).fit(X, y, groups=groups)
+    with pytest.warns(UserWarning, match="the groups have no effect on training: hidden means one network"):
+        OnlineLaplaceClassifier(**network, members=1).fit(X, y > y.mean(), groups=groups)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        OnlineLaplaceClassifier(**network, members=2).fit(X, y > y.mean(), groups=groups)
+        OnlineLaplaceRegressor(preset="fast", max_steps=2).fit(X, y, groups=groups)
 
 
 def test_importing_the_package_waits_for_no_library():

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from online_laplace.errors import InputError
 from online_laplace.files.atomic import StoreError, write_bytes
 from online_laplace.files.sealed import DamagedFileError, read_arrays, write_arrays, write_json
 from online_laplace.protocol.profile import Batch, Profile, Unit
@@ -132,7 +133,7 @@ def test_a_folder_that_cannot_hold_results_is_refused(tmp_path: Path, where: str
     file = tmp_path / "taken"
     file.write_text("mine")
     folder = {"a file": file, "below a file": file / "store", "a folder of something else": tmp_path}[where]
-    with pytest.raises(StoreError):
+    with pytest.raises(InputError):
         Store.begin(folder, small_profile())
     assert file.read_text() == "mine"
 

@@ -65,6 +65,21 @@ def test_numbers_as_people_write_them_are_numbers(tmp_path):
     assert (plain["size"] == 5).all() and (plain["price"] == 1_000_000.5).all()
 
 
+def test_what_has_another_form_than_the_rows_that_were_fitted_is_told_what_to_write(tmp_path):
+    fitted = table(tmp_path, part=["5%", "10%"], sold=["True", "False"])
+    columns = Columns.learn(fitted, "y")
+    assert columns.features(fitted.assign(sold=["1.0", "0"] * (ROWS // 2)))["sold"].tolist()[:2] == [1, 0]
+    for wrong, words in (
+        (
+            {"part": "0.125"},
+            "'0.125' has no unit: write '0.125%', or '12.5%' if 1 is the whole, as in the rows",
+        ),
+        ({"sold": "yes"}, "'yes' is not one of the booleans that were fitted"),
+    ):
+        with pytest.raises(InputError, match=words):
+            columns.features(fitted.assign(**wrong))
+
+
 def test_a_target_with_units_is_one_of_numbers(tmp_path):
     frame = table(tmp_path, x=[1, 2]).assign(y=[f"{i},5 €" for i in range(ROWS)])
     columns = Columns.learn(frame, "y")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from online_laplace import OnlineLaplaceClassifier, OnlineLaplaceRegressor
 from online_laplace.errors import InputError
+from online_laplace.tables.columns import Columns
 from online_laplace.tables.findings import learnt
 from online_laplace.tables.model import TableModel
 from online_laplace.tables.reading import read_frame
@@ -88,6 +91,28 @@ def test_numbers_with_a_comma_are_no_classes_and_are_read_as_was_said():
     beside = frame.assign(other=["1,5", "2,25"] * 20)  # another column tells
     told = learnt(TableModel.fit(beside, "y", regressor))
     assert told["target_std"] == pytest.approx(11.6, rel=0.01)
+
+
+def test_a_target_of_numbers_in_several_ways_is_told_so_and_not_of_classes():
+    frame = grouped([40]).drop(columns="g")
+    numbers = [f"{i}.5" for i in range(-10, 30)]
+    for other, words in (
+        ("{} kg", r"numbers in several units, such as '-10\.5' and '-9\.5 kg': choose one unit"),
+        ("{}%", r"not all written in one known way, such as '-10\.5' and '-9\.5%'"),
+    ):
+        mixed = [other.format(one) if i % 2 else one for i, one in enumerate(numbers)]
+        with pytest.raises(InputError, match=words):
+            decide_task(frame.assign(y=mixed), "y")
+        with pytest.raises(InputError, match=r"40 different values in 40 rows, .* too many for classes"):
+            decide_task(frame.assign(y=mixed), "y", "classification")
+
+
+def test_decimals_of_a_database_are_numbers_as_a_target_too():
+    frame = grouped([40]).drop(columns="g")
+    assert decide_task(frame.assign(y=[Decimal(i) / 8 for i in range(40)]), "y").name == "regression"
+    few = frame.assign(y=[Decimal(i % 2) for i in range(40)])
+    assert decide_task(few, "y").labels == "whole"
+    assert Columns.learn(few, "y", labels="whole").targets(few).tolist() == [0, 1] * 20
 
 
 def test_the_deviation_of_counts_is_told_and_prices_are_not_taken_for_counts():

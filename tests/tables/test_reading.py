@@ -108,6 +108,15 @@ def test_a_file_that_cannot_be_read_is_refused_by_name(case, tmp_path):
     assert message in str(caught.value) and str(path) in str(caught.value)
 
 
+@pytest.mark.parametrize("ending", [".csv", ".xlsx"])
+def test_one_row_is_asked_for_to_predict_and_two_to_fit(ending, tmp_path):
+    path = tmp_path / f"t{ending}"
+    path.write_bytes(b"") if ending == ".csv" else pd.DataFrame().to_excel(path, index=False)
+    for fewest, rows in ((1, "one row"), (2, "two rows")):
+        with pytest.raises(InputError, match=f"the file is empty: a header and at least {rows} of data are"):
+            read_frame(path, fewest=fewest)
+
+
 def test_what_is_no_table_is_refused(tmp_path):
     (tmp_path / "t.parquet").write_bytes(b"not parquet")
     (tmp_path / "t.xlsx").write_bytes(b"")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -28,4 +29,5 @@ def example(
     check_outputs([Output("the example", file, ours)], [], force=force)
     write_output(str(file), file, content)
     typer.echo(f"{ROWS} made-up houses in {file}; try:")
-    typer.echo(f"online-laplace fit {file} --target {TARGET} --out model/ --missing impute --holdout 0.2")
+    quoted = shlex.quote(str(file))
+    typer.echo(f"online-laplace fit {quoted} --target {TARGET} --out model/ --missing impute --holdout 0.2")

@@ -20,7 +20,7 @@ from online_laplace.cli.options import (
     widths,
     write_json,
 )
-from online_laplace.cli.settings import check_options, estimator_of, told
+from online_laplace.cli.settings import check_time_limit, estimator_of, told
 from online_laplace.errors import InputError, known_name
 
 
@@ -124,7 +124,7 @@ def fit(
         "optimiser": optimiser,
         "members": members,
     }
-    check_options(network, steps, time_limit)
+    check_time_limit(network, time_limit)
     shared = {
         **network,
         "max_steps": steps,
@@ -143,7 +143,10 @@ def fit(
         if task != "auto" or not (told(of_numbers) if name == "classification" else told(of_classes))
     }
     if not candidates:
-        raise InputError("options of numbers and of classes do not go together")
+        numbers, classes = (", ".join(f"--{name}" for name in told(one)) for one in (of_numbers, of_classes))
+        raise InputError(f"{numbers} is of numbers and {classes} of classes: leave one of them out")
+    if out == Path("-"):
+        raise InputError("--out - is for predictions: a model is a folder, so name one")
     check_model_folder(out)
     for name, path in (("the table", data), ("--json", json_file)):
         if path is not None and lies_in(path, out):

@@ -16,12 +16,13 @@ from online_laplace.cli.example import example
 from online_laplace.cli.export import export
 from online_laplace.cli.fit import fit
 from online_laplace.cli.inspect import inspect
+from online_laplace.cli.options import option_of
 from online_laplace.cli.predict import predict
 from online_laplace.cli.redraw import redraw
 from online_laplace.cli.reproduce import reproduce
 from online_laplace.cli.select import select
 from online_laplace.cli.train import train
-from online_laplace.errors import OnlineLaplaceError
+from online_laplace.errors import InputError, OnlineLaplaceError, SettingError
 from online_laplace.files.paths import brief
 from online_laplace.process import prepare
 from online_laplace.terminal import shown
@@ -38,6 +39,13 @@ def _plain(parameters: list[Any]) -> list[Any]:
 class _Command(TyperCommand):
     def get_params(self, ctx: Any) -> Any:
         return _plain(super().get_params(ctx))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; a setting that is refused goes by the name of the option that gave it."""
+        try:
+            return super().invoke(ctx)
+        except SettingError as error:
+            raise InputError(error.told_of(option_of(error.setting, self.params))) from error
 
 
 class _Group(TyperGroup):

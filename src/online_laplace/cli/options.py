@@ -36,6 +36,19 @@ Decimal = Annotated[
 Target = Annotated[str | None, typer.Option(help="The column to predict, in files. [default: the last one]")]
 
 
+# What options are called in Python, where that is another name.
+_PYTHON = {"max_steps": "steps", "random_state": "seed", "tol": "tolerance"}
+
+
+def option_of(setting: str, parameters: Sequence[Any]) -> str:
+    """The option of a command that gives this setting; the setting's own name where there is none."""
+    options = {one.name: one.opts[0] for one in parameters if one.param_type_name == "option"}
+    name = _PYTHON.get(setting, setting)
+    # Those that `reproduce` has no option of their own for.
+    of_any = f"--set {name}" if "--set" in options.values() else setting
+    return options.get(name, of_any)
+
+
 def names(text: str) -> list[str]:
     """Read `ol,lm` as ["ol", "lm"]; a name with a comma in it stands in double quotes.
 
@@ -51,8 +64,8 @@ def widths(text: str) -> tuple[int, ...]:
     """Read `50,50` as (50, 50)."""
     parts = [part.strip() for part in text.split(",")]
     # int() would take 1_0 and digits of other scripts too.
-    if not all(part.isascii() and part.isdigit() for part in parts):
-        raise InputError(f"--hidden takes whole numbers such as 50 or 50,50, not {text!r}")
+    if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
+        raise InputError(f"--hidden takes whole numbers above 0, such as 50 or 50,50, not {text!r}")
     return tuple(map(int, parts))
 
 

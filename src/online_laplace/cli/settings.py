@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,15 +13,10 @@ def told(options: Mapping[str, Any]) -> list[str]:
     return [name for name, value in options.items() if value is not None]
 
 
-def check_options(network: Mapping[str, Any], steps: int | None, time_limit: float | None) -> None:
-    """Refuse what the estimator would refuse in words of Python. Raises InputError."""
-    if steps is not None and steps < 1:
-        raise InputError(f"--steps must be at least 1, not {steps}")
-    if time_limit is None:
-        return
-    if not 0 < time_limit < math.inf:
-        raise InputError(f"--time-limit must be a positive number of seconds, not {time_limit:g}")
-    if named := [f"--{name}" for name in told(network)]:
+def check_time_limit(network: Mapping[str, Any], time_limit: float | None) -> None:
+    """Refuse a limit of time for a network that is named. Raises InputError."""
+    named = [f"--{name}" for name in told(network)]
+    if named and time_limit is not None:
         verb = "names" if len(named) == 1 else "name"
         raise InputError(
             f"--time-limit is for a preset, which chooses the networks, and {', '.join(named)} {verb} one: "

@@ -35,10 +35,14 @@ def read_lines(
         # utf-8-sig: spreadsheets like to put a byte-order mark before the first name.
         with _opened(source) as content, io.TextIOWrapper(content, "utf-8-sig", newline="") as file:
             reader = csv.reader(file, delimiter=separator, skipinitialspace=not as_they_are, strict=True)
-            for cells in reader:
-                if len(cells) > 1 or any(map(str.strip, cells)):
-                    yield reader.line_num, cells
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
+            try:
+                for cells in reader:
+                    if len(cells) > 1 or any(map(str.strip, cells)):
+                        yield reader.line_num, cells
+            except csv.Error as error:
+                advice = f"look at the double quotes up to line {reader.line_num}"
+                raise InputError(f"cannot be read as CSV text in UTF-8: {error}: {advice}") from error
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         advice = ": save it as CSV in UTF-8" if isinstance(error, UnicodeDecodeError) else ""
         raise InputError(f"cannot be read as CSV text in UTF-8: {error}{advice}") from error
 
@@ -76,7 +80,7 @@ def read_rows(
     lines = read_lines(source, separator)
     header = next(lines, None)
     if header is None:
-        raise InputError("the file is empty: a header and at least two rows of data are needed")
+        raise empty_file(fewest)
     if header[1][0].casefold().startswith("sep="):
         raise InputError(f"the first line, {separator.join(header[1])!r}, is for Excel alone: remove it")
     if all(len(cell) > 1 and cell[0] == cell[-1] == "'" for cell in header[1]):
@@ -93,6 +97,12 @@ def read_rows(
             yield line, cells
 
     return names, rows()
+
+
+def empty_file(fewest: int) -> InputError:
+    """The refusal of a file without a header; of a table to predict for, one column and one row will do."""
+    rows = "two rows" if fewest > 1 else "one row"
+    return InputError(f"the file is empty: a header and at least {rows} of data are needed")
 
 
 def _hint_of_quotes(cells: Sequence[str]) -> str:

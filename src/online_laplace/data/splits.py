@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from online_laplace.errors import InputError
+from online_laplace.errors import InputError, SettingError
 
 Rows = NDArray[np.int64]
 
@@ -26,7 +26,7 @@ class Split:
 def check_count(name: str, count: int) -> None:
     """Refuse a number of splits that is none, or a slip of the keys. Raises InputError."""
     if not 1 <= count <= MOST_SPLITS:
-        raise InputError(f"{name} must be at least 1 and at most {MOST_SPLITS:,}, not {count}")
+        raise SettingError(name, f"must be at least 1 and at most {MOST_SPLITS:,}, not {count}")
 
 
 def paper_splits(n: int, count: int, seed: int = 1, test_fraction: float = 0.1) -> list[Split]:

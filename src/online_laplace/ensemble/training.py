@@ -12,7 +12,7 @@ from torch import Tensor
 from online_laplace.data.scaling import Affine
 from online_laplace.ensemble.data import TrainingData as TrainingData  # also had from here
 from online_laplace.ensemble.side_by_side import parts_of, some_members, some_of_earlier, train_parts
-from online_laplace.errors import InputError, known_name
+from online_laplace.errors import InputError, SettingError, known_name
 from online_laplace.model.model import Model
 from online_laplace.model.precision import Precision
 from online_laplace.model.prior import Hyper
@@ -62,10 +62,10 @@ class Plan:
         known_name("optimiser", self.optimiser, OPTIMISERS)
         known_name("choice of what to keep", self.keep, KEEP)
         if not self.tolerance >= 0:
-            raise InputError(f"tolerance must be zero or positive, not {self.tolerance}")
+            raise SettingError("tolerance", f"must be zero or positive, not {self.tolerance}")
         for name in ("steps", "observations", "rounds"):
             if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
+                raise SettingError(name, f"must be at least 1, not {getattr(self, name)}")
 
     @property
     def observe_every(self) -> int:

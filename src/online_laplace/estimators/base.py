@@ -203,20 +203,34 @@ class OnlineLaplaceEstimator(TrainingRangeMixin, EstimatorSettings):
         if isinstance(fit, PoolFit):
             self.leaderboard_ = fit.leaderboard
 
-    def _warn_of_preset(self) -> None:
-        """Say so where a preset was chosen and has no say, since a network is named."""
-        if not self._is_named or self.preset == defaults.PRESET:
+    def _warn_of_no_effect(self, groups: ArrayLike | None) -> None:
+        """Say so where a preset or groups have no say, since a network is named."""
+        if not self._is_named:
             return
         if self.warm_start and isinstance(getattr(self, "_fit", None), PoolFit):
             return  # which is refused, in words of its own
-        named = next((n for n in self._network if n != "max_steps" and getattr(self, n) is not None), None)
-        what = "warm_start=True" if named is None else f"{named}={getattr(self, named)!r}"
-        warnings.warn(
-            f"preset={self.preset!r} has no effect: {what} means one network, trained alone. Leave out "
-            f"{'warm_start' if named is None else named} for the preset, or the preset for that network",
-            UserWarning,
-            stacklevel=3,
-        )
+        given = (n for n in self._network if n != "max_steps" and getattr(self, n) is not None)
+        named = next(given, "warm_start")
+        # Names alone, by which options of the command line go as well.
+        if self.preset != defaults.PRESET:
+            warnings.warn(
+                f"the preset {self.preset!r} has no effect: {named} means one network, trained alone. Leave "
+                f"out {named} for the preset, or the preset for that network",
+                UserWarning,
+                stacklevel=3,
+            )
+        if groups is not None and not self._leaves_out:
+            warnings.warn(
+                f"the groups have no effect on training: {named} means one network, and none of the rows are "
+                f"left out of it. Leave out {named} for a preset, which leaves rows out by their groups",
+                UserWarning,
+                stacklevel=3,
+            )
+
+    @property
+    def _leaves_out(self) -> bool:
+        """Whether members of a network that is named leave rows out in turn."""
+        return False
 
     def _warn_of_failures(self) -> None:
         """Say so when members could not be trained to the end."""

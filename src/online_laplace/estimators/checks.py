@@ -14,7 +14,7 @@ from sklearn.utils.validation import validate_data
 
 from online_laplace.data.checks import Floats
 from online_laplace.data.scaling import Scaler
-from online_laplace.errors import InputError
+from online_laplace.errors import InputError, SettingError
 from online_laplace.estimators.values import (
     UnreadableError,
     column_names,
@@ -38,14 +38,14 @@ def is_count(value: Any) -> bool:
 def count(name: str, value: Any) -> int:
     """The number, if it counts something. Raises InputError."""
     if not is_count(value):
-        raise InputError(f"{name} must be a whole number of at least 1, not {value!r}")
+        raise SettingError(name, f"must be a whole number of at least 1, not {value!r}")
     return int(value)
 
 
 def check_jobs(jobs: Any) -> None:
     """Refuse a number of tasks at a time that joblib does not take. Raises InputError."""
     if jobs is not None and not (is_count(jobs) or (isinstance(jobs, Integral) and is_count(-int(jobs)))):
-        raise InputError(f"n_jobs must be None or a whole number other than 0, not {jobs!r}")
+        raise SettingError("n_jobs", f"must be None or a whole number other than 0, not {jobs!r}")
 
 
 def validated(

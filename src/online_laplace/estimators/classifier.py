@@ -174,16 +174,16 @@ class OnlineLaplaceClassifier(ClassifierMixin, OnlineLaplaceEstimator):  # type:
         """
         with self._unchanged_on_failure(), with_gradients():
             self.check_settings()
-            self._warn_of_preset()
             rows, given = validated(self, X, labels.checked_labels(y), ensure_min_samples=2)
             weight = checked_weights(sample_weight, rows)
             goes_on = self.warm_start and hasattr(self, "_fit")
             classes, codes = labels.encoded(given, weight, self.classes_ if goes_on else None)
-            if weight is not None:
-                seen = weight > 0
-                rows, codes, weight = rows[seen], codes[seen], weight[seen]
-                groups = checked_groups(groups, np.empty(len(seen)), seen)
+            seen = slice(None) if weight is None else weight > 0
+            groups = checked_groups(groups, rows, seen)  # refused also where nothing is left out
+            rows, codes = rows[seen], codes[seen]
+            weight = None if weight is None else weight[seen]
             check_scale(self, rows)
+            self._warn_of_no_effect(groups)
             self._adopt(self._trained(rows, codes, len(classes), weight, groups), classes)
         _warn_of_single_rows(classes, codes)
         self._warn_of_failures()
@@ -198,12 +198,16 @@ class OnlineLaplaceClassifier(ClassifierMixin, OnlineLaplaceEstimator):  # type:
             return self._train_pool(rows, indicators, weight, groups, Classes(self.predictive), codes)
         members = self._of_network("members")
         fold = None
-        if members > 1:
+        if self._leaves_out:
             others = codes[:, None] if weight is None else np.column_stack([codes, weight])
             sets = together(rows, checked_groups(groups, rows, slice(None)), others)
             fold = assign_blocks(sets, members, weight, codes)
         fit = self._train(rows, indicators, weight, fold)
         return replace(fit, networks=choose_predictive(fit.networks, self.predictive))
+
+    @property
+    def _leaves_out(self) -> bool:
+        return bool(self._of_network("members") > 1)
 
     def _suited(self, settings: PoolSettings) -> PoolSettings:
         """Classes have one kind of noise."""

@@ -171,7 +171,6 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
         """
         with self._unchanged_on_failure(), with_gradients():
             self.check_settings()
-            self._warn_of_preset()
             rows: Floats
             targets: Floats
             rows, targets = validated(self, X, y, multi_output=True, y_numeric=True, ensure_min_samples=2)
@@ -183,6 +182,7 @@ class OnlineLaplaceRegressor(RegressorMixin, OnlineLaplaceEstimator):  # type: i
             # A row without weight is not there: neither scaling, range nor resolution knows of it.
             rows, targets = check_arrays(rows[seen], targets[seen])
             check_scale(self, rows)
+            self._warn_of_no_effect(groups)
             weight = None if weight is None else weight[seen]
             if self._is_named:
                 self._adopt(self._train(rows, targets, weight), one_target)

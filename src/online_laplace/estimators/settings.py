@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 
 from online_laplace import defaults
 from online_laplace.ensemble.architecture import Architecture
-from online_laplace.errors import InputError, known_name
+from online_laplace.errors import InputError, SettingError, known_name
 from online_laplace.estimators.checks import check_jobs, count, is_count
 from online_laplace.estimators.pooling import PoolSettings
 from online_laplace.estimators.targets import Target
@@ -150,20 +150,20 @@ class EstimatorSettings(BaseEstimator):  # type: ignore[misc]
 
 def _seconds(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
-        raise InputError(f"time_limit must be a positive number of seconds, or None, not {value!r}")
+        raise SettingError("time_limit", f"must be a positive number of seconds, not {value!r}")
     return float(value)
 
 
 def _tolerance(value: Any) -> float:
     if not isinstance(value, Real) or not 0 <= float(value) < float("inf"):
-        raise InputError(f"tol must be zero or a positive number, not {value!r}")
+        raise SettingError("tol", f"must be zero or a positive number, not {value!r}")
     return float(value)
 
 
 def _widths(hidden: Any) -> tuple[int, ...]:
     widths = (hidden,) if isinstance(hidden, Integral) else hidden
     if not isinstance(widths, (tuple, list, np.ndarray)) or not all(is_count(width) for width in widths):
-        raise InputError(
-            f"hidden must be a number of units or one number per layer, such as (50, 50), not {hidden!r}"
+        raise SettingError(
+            "hidden", f"must be a number of units or one number per layer, such as (50, 50), not {hidden!r}"
         )
     return tuple(int(width) for width in widths)

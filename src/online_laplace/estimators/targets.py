@@ -12,7 +12,7 @@ import numpy as np
 from online_laplace.data.checks import Floats, no_counts
 from online_laplace.data.resolution import resolution
 from online_laplace.data.scaling import Scaler
-from online_laplace.errors import InputError, known_name
+from online_laplace.errors import InputError, SettingError, known_name
 from online_laplace.estimators.values import column_names
 from online_laplace.likelihood import Categorical, Gaussian, Likelihood, Poisson, StudentT, VaryingGaussian
 from online_laplace.likelihood.floor import Floor
@@ -57,13 +57,16 @@ class NumericTarget:
         known_name("likelihood", likelihood, LIKELIHOODS)
         known_name("noise", noise, NOISES)
         if noise == "varying" and likelihood != "gaussian":
-            raise InputError(f"noise='varying' is for likelihood='gaussian', not for {likelihood!r}")
+            raise SettingError(
+                "noise", f"can be varying with the likelihood gaussian alone, not with {likelihood}"
+            )
         if step is not None and (not isinstance(step, Real) or not 0 <= float(step) < float("inf")):
-            raise InputError(f"resolution must be zero, a positive number or None, not {step!r}")
+            raise SettingError("resolution", f"must be zero or a positive number, not {step!r}")
         if step and likelihood == "poisson":
-            raise InputError(
-                "resolution bounds a noise, which likelihood='poisson' has none of: counts are whole "
-                "already, so leave it out"
+            raise SettingError(
+                "resolution",
+                "bounds a noise, which the likelihood poisson has none of: counts are whole already, so "
+                "leave it out",
             )
         return cls(likelihood, noise, None if step is None else float(step), likelihood == "student-t")
 
@@ -172,10 +175,11 @@ def _check_step(step: float, y: Floats) -> None:
         with np.errstate(over="ignore"):
             spread = float(column.max() - column.min())
         if 0 < spread < step * (1 - 1e-9):  # the difference of two decimals rounds
-            raise InputError(
-                f"resolution is the step in which the target was recorded, and {step:g} is more than the "
-                f"values of target {j + 1} differ by, {spread:g}: give a smaller one, None to find it out, "
-                "or 0 for none"
+            raise SettingError(
+                "resolution",
+                f"is the step in which the target was recorded, and {step:g} is more than the values of "
+                f"target {j + 1} differ by, {spread:g}: give a smaller one, 0 for none, or leave it out to "
+                "have it found out",
             )
 
 
@@ -185,5 +189,6 @@ def _check_counts(y: Floats, weight: Floats | None) -> None:
     if len(bad):
         i, j = bad[0]
         raise InputError(
-            f"likelihood='poisson' is for counts 0, 1, 2, …, but target {j + 1} is {y[i, j]:g} in row {i + 1}"
+            f"the likelihood poisson is for counts 0, 1, 2, …, but target {j + 1} is {y[i, j]:g} in row "
+            f"{i + 1}"
         )

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from online_laplace.errors import InputError
+from online_laplace.files.earlier import holds_model
 from online_laplace.files.paths import check_path
 
 
@@ -15,12 +16,16 @@ def check_folder(folder: Path) -> None:
     """Refuse, before the work that would fill it, a folder that cannot be made or written in.
 
     Raises:
-        InputError: `folder` is a file, or the disk would refuse.
+        InputError: `folder` is a file, lies in the folder of a model, or the disk would refuse.
     """
     check_path(folder)
     place = Path(os.path.realpath(folder))
     if place.exists() and not place.is_dir():
         raise InputError(f"{folder} is a file: name a folder")
+    if any(map(holds_model, place.parents)):
+        raise InputError(
+            f"{folder} lies in the folder of a model, which holds nothing else: name another one"
+        )
     nearest = next(path for path in (place, *place.parents) if path.exists())
     if not nearest.is_dir():
         raise InputError(f"{folder} cannot be written: {nearest} is a file")

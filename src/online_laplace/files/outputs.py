@@ -166,6 +166,8 @@ def _look(name: str, path: Path) -> os.stat_result | None:
         if there is not None and not stat.S_ISREG(there.st_mode) and not stat.S_ISDIR(there.st_mode):
             return there
         folder = target.parent.stat()
+    except FileNotFoundError as error:
+        raise InputError(f"{name} cannot be written: there is no folder {target.parent}") from error
     except OSError as error:
         raise InputError(f"{name} cannot be written: {error.strerror}") from error
     if there is not None and stat.S_ISDIR(there.st_mode):

@@ -42,6 +42,10 @@ def check_readable(path: Path) -> None:
     """Refuse what is no file that can be read more than once. Raises InputError."""
     check_path(path)
     if not os.path.exists(path):
+        if str(path) == "-":
+            raise InputError(
+                "-: standard input would be read more than once: put the table into a file first"
+            )
         raise InputError(f"{path}: no such file")
     mode = os.stat(path).st_mode
     if stat.S_ISDIR(mode):

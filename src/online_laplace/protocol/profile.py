@@ -9,7 +9,7 @@ from typing import Any
 
 from online_laplace.data import TABLES
 from online_laplace.data.splits import check_count
-from online_laplace.errors import InputError, known_name
+from online_laplace.errors import InputError, SettingError, known_name
 from online_laplace.protocol.specification import Specification
 
 # MacKay's retraining loop is left to `train`: compared are what replaces it and offline training.
@@ -76,7 +76,7 @@ class Profile:
         check_count("splits", self.splits)
         for name in ("splits_per_batch", "threads"):
             if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
+                raise SettingError(name, f"must be at least 1, not {getattr(self, name)}")
 
     def specification_for(self, batch: Batch) -> Specification:
         """The protocol with the number of steps that this batch takes at most."""

@@ -11,7 +11,7 @@ import torch
 from online_laplace.curvature import STRUCTURES
 from online_laplace.ensemble.architecture import Architecture
 from online_laplace.ensemble.training import Plan
-from online_laplace.errors import InputError, known_name
+from online_laplace.errors import SettingError, known_name
 from online_laplace.likelihood import Gaussian, Likelihood, VaryingGaussian
 from online_laplace.memory import check_device
 from online_laplace.model.precision import Structure
@@ -67,12 +67,12 @@ class Specification:
         for name in (*positive, "learning_rate_decay"):
             value = getattr(self, name)
             if not 0 < value < float("inf"):
-                raise InputError(f"{name} must be a positive, finite number, not {value}")
+                raise SettingError(name, f"must be a positive, finite number, not {value}")
         for name in ("offline_steps", "retrain_rounds", "members"):
             if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
+                raise SettingError(name, f"must be at least 1, not {getattr(self, name)}")
         if self.seed < 0:
-            raise InputError(f"seed must not be negative, not {self.seed}")
+            raise SettingError("seed", f"must not be negative, not {self.seed}")
         # An architecture and a plan check themselves.
         self.plan("", "ol")
         assert self.architecture

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from online_laplace import defaults
-from online_laplace.errors import InputError, known_name
+from online_laplace.errors import InputError, SettingError, known_name
 from online_laplace.protocol.specification import Specification
 from online_laplace.train.online import MEANS
 from online_laplace.train.procedures import PROCEDURES
@@ -47,7 +47,7 @@ def trainings(choices: Sequence[str], given: Mapping[str, Any]) -> list[Training
     ways = [training(choice, given) for choice in choices]
     for name in ONLINE_ONLY:
         if name in given and not any(way.procedure in MEANS for way in ways):
-            raise InputError(f"{', '.join(choices)} has no use for {name}: it is for ol, lm and default")
+            raise SettingError(name, f"is for ol, lm and default, and {', '.join(choices)} has no use for it")
     return ways
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from torch import Tensor
 
 from online_laplace.files.atomic import StoreError
+from online_laplace.files.folders import check_folder
 from online_laplace.files.paths import check_path
 from online_laplace.files.sealed import (
     DamagedFileError,
@@ -74,7 +75,7 @@ class Store:
         """Open the store of this very experiment, or make it.
 
         Raises StoreError where the folder holds another experiment, or the same by other code, unless
-        `restart` says to set that aside.
+        `restart` says to set that aside; InputError where nothing can be written.
         """
         check_path(folder)
         header = _header(profile)
@@ -89,6 +90,8 @@ class Store:
             _set_everything_aside(folder)
         elif folder.is_dir() and any(not path.name.endswith(".part") for path in folder.iterdir()):
             raise StoreError(f"{folder} holds files that are no results of ours: choose an empty folder")
+        else:
+            check_folder(folder)
         write_json(folder / "store.json", header)
         return cls(folder, header)
 

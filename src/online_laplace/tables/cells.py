@@ -72,12 +72,11 @@ def numbers_of(frame: pd.DataFrame, name: str, notation: Notation, *, finite: bo
     wrong = np.flatnonzero(np.isnan(values) & there)
     if len(wrong):
         cell = column.iloc[wrong[0]]
-        what = "is not a number" if notation.plain else f"is not one of the {notation.describe()}"
+        known = notation == Notation()
+        what = "is not a number" if known else f"is not one of the {notation.describe()} that were fitted"
         if notation.suffix and isinstance(cell, str) and not np.isnan(notation.read(cell + notation.suffix)):
-            what = f"has no unit: write {cell.strip() + notation.suffix!r} as in the rows that were fitted"
-        elif not notation.plain:
-            what += " that were fitted"
-        elif isinstance(cell, str) and is_number(point := cell.strip().replace(",", ".")):
+            what = f"has no unit: write {notation.with_unit(cell)} as in the rows that were fitted"
+        elif known and isinstance(cell, str) and is_number(point := cell.strip().replace(",", ".")):
             what += f": with a decimal point it would be {point!r}"
         raise InputError(f"column {name!r}, row {wrong[0] + 1}: {cell!r} {what}")
     endless = np.flatnonzero(np.isinf(values))

@@ -15,6 +15,7 @@ from online_laplace.errors import InputError, known_name
 from online_laplace.files.sealed import DamagedFileError
 from online_laplace.tables.cells import EMPTY, different_texts, is_text, numbers_of, texts_of
 from online_laplace.tables.kinds import LARGEST_WHOLE, examine
+from online_laplace.tables.missing import another_name, told_missing
 from online_laplace.tables.notation import Notation
 from online_laplace.tables.problems import about_dots, refusal, row_count
 from online_laplace.tables.target import booleans, gaps_of_target, spellings, target_notation
@@ -96,6 +97,11 @@ class Columns:
             if used[name].isna().any() and EMPTY in set(used[name])
         ]
         remarks += [
+            f"column {name!r}: {told}, which is one category{another_name(used, name, 'one of its own')}"
+            for name in kinds.text
+            if (told := told_missing(used, name))
+        ]
+        remarks += [
             f"column {name!r} holds {categories[0]!r} in every row: nothing can be learnt from it"
             for name, categories in zip(kinds.text, found, strict=True)
             if len(categories) == 1
@@ -155,7 +161,7 @@ class Columns:
     def targets(self, frame: pd.DataFrame) -> Any:
         """The target of every row, numbers or labels. Raises InputError."""
         check_column(frame, self.target)
-        if gaps := gaps_of_target(frame, self.target):
+        if gaps := gaps_of_target(frame, self.target, self.labels):
             raise InputError(gaps[0])
         if self.labels == "text":
             return texts_of(frame, self.target).astype(np.str_)
@@ -237,7 +243,9 @@ def _gaps(frame: pd.DataFrame, missing: str) -> list[str]:
     gaps = {str(name): int(count) for name, count in frame.isna().sum().items() if count}
     if not gaps or missing == "impute":
         return []
-    listed = ", ".join(f"{name!r} ({row_count(count)})" for name, count in gaps.items())
+    listed = ", ".join(
+        f"{name!r} ({row_count(count)}{told_missing(frame, name, '; ')})" for name, count in gaps.items()
+    )
     return [f"values are missing in column {listed}: fill them in, or choose --missing impute when fitting"]
 
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from online_laplace.data.delimited import column_names
+from online_laplace.data.delimited import column_names, empty_file
 from online_laplace.errors import InputError, MissingExtraError
 from online_laplace.tables.how import How, Shape, first_line, pandas_here
+from online_laplace.tables.missing import without_words
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def excel_cells(path: Path, **how: Any) -> tuple[list[str], pd.DataFrame]:
+def excel_cells(path: Path, na_filter: bool = True) -> tuple[list[str], pd.DataFrame]:
     """The names of all sheets, and the cells of the first one's rows that are not empty; the header is one.
 
-    `how` is for pandas' read_excel. Raises InputError.
+    Without `na_filter` every cell is something, and so is every row. Raises InputError.
     """
     pd = pandas_here()
     try:
@@ -27,6 +28,7 @@ def excel_cells(path: Path, **how: Any) -> tuple[list[str], pd.DataFrame]:
     try:
         with pd.ExcelFile(path, engine="openpyxl") as book:
             sheets = book.sheet_names
+            how = {"na_filter": na_filter, "keep_default_na": False, "na_values": [""]}
             cells = pd.read_excel(book, sheet_name=sheets[0], header=None, dtype=object, **how)
     except Exception as error:  # openpyxl lets through whatever zip files and XML can be wrong in
         raise InputError(f"cannot be read as an Excel file: {first_line(error)}") from error
@@ -46,10 +48,11 @@ def read_excel(path: Path, how: How) -> pd.DataFrame:
                 "columns: move the sheet of the table to the front, or save it as .csv"
             )
     if len(cells) == 0:
-        raise InputError("the file is empty: a header and at least two rows of data are needed")
+        raise empty_file(how.fewest)
     names = column_names(header, how.fewest)
-    frame = cells.iloc[1:].reset_index(drop=True).infer_objects()
+    frame = cells.iloc[1:].reset_index(drop=True)
     frame.columns = names
+    frame = without_words(frame).infer_objects()
     if formula := next((name for name in names if _is_of_formulas(path, frame, name)), None):
         raise InputError(
             f"column {formula!r} holds formulas, and the file does not hold what they come to: open it in a "

@@ -13,6 +13,7 @@ import numpy as np
 from online_laplace.data.scaling import Scaler
 from online_laplace.errors import InputError
 from online_laplace.tables.cells import EMPTY, different_texts, is_code, is_text, numbers_of, texts_of
+from online_laplace.tables.missing import told_missing
 from online_laplace.tables.notation import (
     Ambiguous,
     Notation,
@@ -58,7 +59,7 @@ def examine(frame: pd.DataFrame, decimal: str | None = None) -> Kinds:
     likely = decimal or decimal_of(texts.values())
     for name in frame.columns:
         found = (
-            _kind_of_texts(frame, name, texts[name], likely) if name in texts else _kind(frame, name, likely)
+            kind_of_texts(frame, name, texts[name], likely) if name in texts else _kind(frame, name, likely)
         )
         if decimal and name in texts and isinstance(found, Notation):
             found = _as_said(name, texts[name], found, decimal)
@@ -93,7 +94,7 @@ def _kind(frame: pd.DataFrame, name: str, decimal: str | None) -> Notation | Pro
     column = frame[name]
     cells = column.dropna()
     if len(cells) == 0:
-        return Problem(name, "holds nothing at all", "fill it in")
+        return _nothing(frame, name)
     first = cells.iloc[0]
     if types.is_timedelta64_dtype(column) or isinstance(first, datetime.timedelta):
         return Problem(
@@ -123,15 +124,15 @@ def _kind(frame: pd.DataFrame, name: str, decimal: str | None) -> Notation | Pro
         what = f"holds values of type {type(strange).__name__}"
         return Problem(name, what, "make it numbers or texts")
     # Cells of several types, as spreadsheets have them: a number among words is a word.
-    return _kind_of_texts(frame, name, list(dict.fromkeys(texts_of(frame[[name]].dropna(), name))), decimal)
+    return kind_of_texts(frame, name, list(dict.fromkeys(texts_of(frame[[name]].dropna(), name))), decimal)
 
 
-def _kind_of_texts(
+def kind_of_texts(
     frame: pd.DataFrame, name: str, texts: list[str], decimal: str | None
 ) -> Notation | Problem | None:
     """The kind of a column of texts; None for categories."""
     if not texts:
-        return Problem(name, "holds nothing at all", "fill it in")
+        return _nothing(frame, name)
     # A column of floats is told by its first text.
     if all(text.strip().isdigit() for text in texts) and any(map(is_code, texts)):
         return None
@@ -172,7 +173,7 @@ def _unlike(texts: list[str]) -> tuple[str, str]:
     plain = sorted(texts, key=is_number, reverse=True)
 
     def marks(text: str) -> set[str]:
-        return set(text) - set("0123456789")
+        return set(text) - set("0123456789+-")
 
     return plain[0], next((text for text in plain if marks(text) != marks(plain[0])), plain[-1])
 
@@ -214,6 +215,10 @@ def _extreme(frame: pd.DataFrame, name: str, notation: Notation) -> Problem | No
         largest = known[np.abs(known).argmax()]
         return Problem(name, f"holds numbers such as {largest:g}, too large or too small", "change its unit")
     return None
+
+
+def _nothing(frame: pd.DataFrame, name: str) -> Problem:
+    return Problem(name, f"holds nothing at all{told_missing(frame, name, ' (', ')')}", "fill it in")
 
 
 def _huge(name: str, example: str) -> Problem:

@@ -26,6 +26,7 @@ from online_laplace.files.locks import locked
 from online_laplace.files.sealed import DamagedFileError
 from online_laplace.tables.cells import texts_of
 from online_laplace.tables.columns import Columns
+from online_laplace.tables.missing import told_missing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -261,6 +262,9 @@ def _groups(frame: pd.DataFrame, name: str, target: str) -> NDArray[Any]:
         raise InputError(f"--groups {name}: {name!r} is the target, and groups are told by another column")
     known_name("column for --groups", name, [column for column in frame.columns if column != target])
     if frame[name].isna().any():
-        raise InputError(f"the column {name!r} for --groups has cells that are empty: give every row a group")
+        told = told_missing(frame, name, " (", ")")
+        raise InputError(
+            f"the column {name!r} for --groups has cells that are empty{told}: give every row a group"
+        )
     found: NDArray[Any] = frame[name].map(str).to_numpy()
     return found

@@ -26,8 +26,10 @@ _CLOCK = re.compile(r"([0-9]{1,3}):([0-5][0-9])(?::([0-5][0-9](?:\.[0-9]+)?))?(?
 # So many different texts of a column tell what stands before its decimals.
 ENOUGH = 1000
 _BOOLEANS = {"true": 1.0, "false": 0.0}
+# How programs write them as numbers, the latter beside gaps.
+_AS_NUMBERS = {"1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
 # Behind these a plain number may mean two: 0.05 is 5% to some programs, and 0.05% to others.
-_SHARES = ("%", "‰")
+_SHARES = {"%": 100, "‰": 1000}
 # 4.050, and the 910 beside which it looks like thousands.
 _THOUSANDS, _HUNDREDS = re.compile(r"[1-9][0-9]{0,2}\.[0-9]{3}"), re.compile(r"[1-9][0-9]{2,}")
 _SPACES = " \u00a0\u202f"
@@ -63,6 +65,8 @@ class Notation:
         """What was made of the texts, for the person who wrote them; of a comma only if one is there."""
         if self.kind == "clock":
             return "times, read as hours"
+        if self.kind == "boolean":
+            return "booleans"
         unit = self.prefix or self.suffix
         parts = [f"the unit {unit!r}"] if unit else []
         if self.decimal == "," and any("," in text for text in texts):
@@ -78,7 +82,7 @@ class Notation:
         """
         text = text.strip().replace("−", "-")
         if self.kind == "boolean":
-            return _BOOLEANS.get(text.casefold(), 1.0 if text == "1" else 0.0 if text == "0" else np.nan)
+            return (_BOOLEANS | _AS_NUMBERS).get(text.casefold(), np.nan)
         if self.kind == "clock":
             return _hours(text)
         if self == Notation():
@@ -93,6 +97,15 @@ class Notation:
         programs = float(text) if _PLAIN.fullmatch(text) else value
         alike = not unit and self.suffix not in _SHARES and programs == value
         return value if alike else np.nan
+
+    def with_unit(self, text: str) -> str:
+        """What a number without the unit may be with it, in words; a share may be of one or of a hundred."""
+        written = text.strip() + self.suffix
+        value = self.read(written)
+        if self.suffix not in _SHARES or abs(value) > 1:
+            return repr(written)
+        share = f"{value * _SHARES[self.suffix]:g}{self.suffix}".replace(".", self.decimal)
+        return f"{written!r}, or {share!r} if 1 is the whole,"
 
     def read_all(self, texts: Sequence[str]) -> Floats:
         """All of them: (n,)."""

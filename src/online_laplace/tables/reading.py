@@ -15,6 +15,7 @@ from online_laplace.files.paths import check_readable
 from online_laplace.tables.cells import without_blanks
 from online_laplace.tables.excel import read_excel
 from online_laplace.tables.how import CheckSize, How, OnRemark, Shape, pandas_here
+from online_laplace.tables.missing import without_words
 from online_laplace.tables.parquet import read_parquet
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def read_frame(
 
     The cells of delimited text are texts: what they mean is for `Columns` to find out, once for all files.
     `check_size` is called with the number of rows that would be read and of columns, and may refuse them;
-    `on_remark` with what a person should know of the file; `fewest` is how few columns it may have.
+    `on_remark` with what a person should know of the file; `fewest` is how few columns it may have: two
+    to fit, one to predict.
 
     Raises:
         InputError: the file is not there, not of a known kind, empty, ragged, or its header cannot be used.
@@ -81,7 +83,7 @@ def _read_text(path: Path, how: How) -> pd.DataFrame:
     chosen = how.choose(shape)
     source = path if chosen is None else _only(path, separator, set(chosen.tolist()))
     try:
-        return pd.read_csv(
+        frame = pd.read_csv(
             source,
             sep=separator,
             names=list(shape.names),
@@ -91,9 +93,12 @@ def _read_text(path: Path, how: How) -> pd.DataFrame:
             encoding="utf-8-sig",
             compression="gzip" if chosen is None and path.name.lower().endswith(COMPRESSED) else None,
             dtype=str,
+            keep_default_na=False,
+            na_values=[""],
         )
     except (ValueError, OverflowError) as error:  # pandas' own errors of parsing are ValueErrors
         raise InputError(f"cannot be read as a table: {error}") from error
+    return without_words(frame)
 
 
 def separator_of(path: Path) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 
 from online_laplace.errors import InputError
 from online_laplace.tables.cells import different_texts, is_text, numbers_of
+from online_laplace.tables.missing import another_name, told_missing
 from online_laplace.tables.notation import ENOUGH, Ambiguous, Notation, contradicting, decimal_of, recognise
 from online_laplace.tables.problems import row_count
 
@@ -19,7 +20,7 @@ def target_notation(
     frame: pd.DataFrame, target: str, labels: str | None, decimal: str | None
 ) -> tuple[Notation, list[str]]:
     """How the numbers of the target are written, and what keeps the target from being used, in words."""
-    gaps = gaps_of_target(frame, target)
+    gaps = gaps_of_target(frame, target, labels)
     if labels in ("text", "boolean"):
         return Notation(), gaps
     found, wrong = (
@@ -34,10 +35,14 @@ def target_notation(
     return found, [*gaps, *wrong]
 
 
-def gaps_of_target(frame: pd.DataFrame, target: str) -> list[str]:
+def gaps_of_target(frame: pd.DataFrame, target: str, labels: str | None) -> list[str]:
     """What to say of the rows that have no target, if there are any."""
     gaps = int(frame[target].isna().sum())
-    return [f"the target {target!r} is missing in {row_count(gaps)}: remove them"] if gaps else []
+    told = told_missing(frame, target, " (", ")")
+    renamed = another_name(frame, target, "a class") if labels == "text" else ""
+    return (
+        [f"the target {target!r} is missing in {row_count(gaps)}{told}: remove them{renamed}"] if gaps else []
+    )
 
 
 def _recognised(frame: pd.DataFrame, target: str, decimal: str | None) -> tuple[Notation, list[str]]:
@@ -76,12 +81,11 @@ def spellings(column: pd.Series, classes: Any) -> tuple[tuple[str, str], ...]:
 
 def booleans(frame: pd.DataFrame, name: str) -> Any:
     """A column as booleans, whatever words a file has for them."""
-    words = {"true": True, "false": False, "1": True, "0": False}
-    texts = [str(one).strip().lower() for one in frame[name]]
-    for i, one in enumerate(texts):
-        if one not in words:
-            cell = frame[name].iloc[i]
-            raise InputError(
-                f"column {name!r}, row {i + 1}: {cell!r} is neither true nor false, as the classes are"
-            )
-    return np.array([words[one] for one in texts])
+    notation = Notation("boolean")
+    values = np.array([notation.read(str(one)) for one in frame[name]])
+    if len(wrong := np.flatnonzero(np.isnan(values))):
+        cell = frame[name].iloc[wrong[0]]
+        raise InputError(
+            f"column {name!r}, row {wrong[0] + 1}: {cell!r} is neither true nor false, as the classes are"
+        )
+    return values == 1

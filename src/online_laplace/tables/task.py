@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +13,9 @@ from online_laplace.data.checks import no_counts
 from online_laplace.errors import InputError, known_name
 from online_laplace.tables.cells import is_code, is_text, numbers_of
 from online_laplace.tables.columns import check_column
-from online_laplace.tables.kinds import LARGEST_WHOLE, MOST_CATEGORIES
+from online_laplace.tables.kinds import LARGEST_WHOLE, MOST_CATEGORIES, kind_of_texts
 from online_laplace.tables.notation import Ambiguous, Notation, is_number, recognise, share_of_dates
+from online_laplace.tables.problems import Problem
 from online_laplace.tables.target import decimal_in
 
 if TYPE_CHECKING:
@@ -78,6 +80,10 @@ def decide_task(
         return Task(wanted, _checked(column, target, labels.get(kind, kind)))
     if kind == "text":
         _refuse_moments(column, target)
+        if _too_many(column, kind):  # what a person takes for numbers is told why it is none
+            like = kind_of_texts(column.to_frame(), target, [str(one) for one in column.unique()], None)
+            if isinstance(like, Problem):
+                raise InputError(f"the target {target!r} {like.what}: {like.remedy}")
     if kind in ("text", "boolean"):
         words = "text" if kind == "text" else "booleans"
         return Task("classification", _checked(column, target, kind), f"the target holds {words}")
@@ -137,6 +143,8 @@ def _typed(frame: pd.DataFrame, target: str, found: Notation | Ambiguous | None)
     import pandas as pd
 
     column = frame[target]
+    if len(column) and all(isinstance(one, Decimal) for one in column):  # as databases have them
+        return column.astype(float)
     if not isinstance(found, Notation) or found.kind == "clock":
         return column
     values = pd.Series(numbers_of(frame, target, found, finite=False), index=column.index)
@@ -159,10 +167,16 @@ def _kind(column: pd.Series) -> str:
     return "count" if np.all(values >= 0) else "whole"
 
 
+def _too_many(column: pd.Series, kind: str) -> int:
+    """How many different values there are where these are too many for classes, else 0."""
+    different = int((column.astype(str) if kind == "text" else column).nunique())
+    many = different > MOST_CATEGORIES or (len(column) >= 20 and different > len(column) / 2)
+    return different if many else 0
+
+
 def _checked(column: pd.Series, target: str, kind: str) -> str:
     """The kind, if its values are few enough for classes. Raises InputError."""
-    different = column.astype(str).nunique() if kind == "text" else column.nunique()
-    if different > MOST_CATEGORIES or (len(column) >= 20 and different > len(column) / 2):
+    if different := _too_many(column, kind):
         raise InputError(
             f"the target {target!r} holds {different} different values in {len(column):,} rows, such as "
             f"{column.iloc[0]!r}: too many for classes"

@@ -20,7 +20,7 @@ from joblib.externals.loky.backend import resource_tracker as joblib_tracker
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from threadpoolctl import threadpool_limits
 
-from online_laplace.errors import InputError, MissingExtraError, ProcessLostError, known_name
+from online_laplace.errors import InputError, MissingExtraError, ProcessLostError, SettingError, known_name
 from online_laplace.files.atomic import StoreError
 from online_laplace.process import prepare
 from online_laplace.protocol.parts import Part, fitting, train_here
@@ -49,7 +49,7 @@ class Workers:
         """Check the choice at the door."""
         known_name("backend", self.backend, BACKENDS)
         if self.count is not None and self.count < 1:
-            raise InputError(f"at least one worker is needed, not {self.count}")
+            raise SettingError("workers", f"must be at least 1, not {self.count}")
         if (self.backend == "dask") != (self.scheduler is not None):
             raise InputError("--backend dask and --scheduler ADDRESS go together")
 

@@ -30,7 +30,7 @@ def train_with_progress(
     """
     if not trainings:
         raise InputError(f"--procedure needs at least one of {', '.join(CHOICES)}")
-    check_count("--splits", splits)
+    check_count("splits", splits)
     parts = divide(tables, trainings, splits)
     train = _way_to_train(parts, workers)
     # A table that cannot be split or scaled is refused before any other is trained.
