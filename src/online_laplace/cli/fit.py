@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -20,8 +20,15 @@ from online_laplace.cli.options import (
     widths,
     write_json,
 )
-from online_laplace.cli.settings import check_time_limit, estimator_of, told
+from online_laplace.cli.settings import Estimators, check_time_limit
 from online_laplace.errors import InputError, known_name
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from online_laplace.tables.columns import Columns
+    from online_laplace.tables.model import TableModel
+    from online_laplace.tables.task import Task
 
 
 def fit(
@@ -99,18 +106,9 @@ def fit(
     """Fit a model with error bars, or with probabilities of classes, to a table and keep it in a folder."""
     # Imported here so that `--help` does not wait for torch.
     from online_laplace.data.delimited import on_one_line
-    from online_laplace.estimators.forecast import forecast
-    from online_laplace.estimators.model_folder import check_model_folder
-    from online_laplace.files.earlier import LEARNT
-    from online_laplace.files.folders import lies_in
-    from online_laplace.files.outputs import Protected, check_outputs
-    from online_laplace.tables.columns import Columns
-    from online_laplace.tables.console import print_findings
-    from online_laplace.tables.findings import assessed, learnt, rows_to_assess
     from online_laplace.tables.model import TableModel
     from online_laplace.tables.reading import read_frame
-    from online_laplace.tables.task import TASKS, Task, check_counts, decide_task
-    from online_laplace.terminal import tell
+    from online_laplace.tables.task import TASKS
 
     if not 0 <= seed < 2**32:
         raise InputError(f"--seed must be between 0 and 2**32 - 1, not {seed}")
@@ -135,16 +133,47 @@ def fit(
         "verbose": not quiet,
     }
     of_numbers = {"likelihood": likelihood, "noise": noise, "resolution": resolution}
-    of_classes = {"predictive": predictive}
-    # Which it will be is known once the table is read; what cannot be set is refused before that.
-    candidates = {
-        name: estimator_of(name, shared, of_numbers, of_classes)
-        for name in (("regression", "classification") if task == "auto" else (task,))
-        if task != "auto" or not (told(of_numbers) if name == "classification" else told(of_classes))
-    }
-    if not candidates:
-        numbers, classes = (", ".join(f"--{name}" for name in told(one)) for one in (of_numbers, of_classes))
-        raise InputError(f"{numbers} is of numbers and {classes} of classes: leave one of them out")
+    estimators = Estimators.of(task, shared, of_numbers, {"predictive": predictive})
+    _check_places(data, out, json_file, force)
+
+    def check_size(count: int, columns: int) -> None:
+        # The target is no feature; a text column becomes one feature at least.
+        estimators.check_size(count, max(1, columns - 1 - len(names(drop))))
+
+    remarks: list[str] = []
+    frame = read_frame(data, sample=rows, seed=seed, check_size=check_size, on_remark=remarks.append)
+    try:
+        decided = estimators.decide(frame, target, decimal)
+    except InputError as error:
+        # Such as that only the first sheet was read, which may be why.
+        raise InputError("; ".join([str(error), *remarks])) from error
+    estimator = estimators.by_task[decided.name]
+    model = TableModel.fit(
+        frame,
+        target,
+        estimator,
+        labels=decided.labels,
+        missing=missing,
+        drop=names(drop),
+        drop_unusable=drop_unusable,
+        decimal=decimal,
+        groups=groups,
+        remarks=remarks,
+        holdout=holdout,
+        seed=seed,
+        on_ready=lambda columns: _tell_plan(decided, estimator, frame, columns, quiet=quiet),
+    )
+    model.save(out)
+    _tell_outcome(model, out, json_file)
+
+
+def _check_places(data: Path, out: Path, json_file: Path | None, force: bool) -> None:
+    """Refuse outputs that would destroy something, before anything is read. Raises InputError."""
+    from online_laplace.estimators.model_folder import check_model_folder
+    from online_laplace.files.earlier import LEARNT
+    from online_laplace.files.folders import lies_in
+    from online_laplace.files.outputs import Protected, check_outputs
+
     if out == Path("-"):
         raise InputError("--out - is for predictions: a model is a folder, so name one")
     check_model_folder(out)
@@ -155,62 +184,30 @@ def fit(
             )
     check_outputs(outputs(("--json", json_file, LEARNT)), [Protected("the table to fit", data)], force=force)
 
-    def check_size(count: int, columns: int) -> None:
-        # The target is no feature; a text column becomes one feature at least.
-        refused = []
-        for one in candidates.values():
-            try:
-                one.check_size(count, max(1, columns - 1 - len(names(drop))))
-            except InputError as error:
-                refused.append(error)
-        if len(refused) == len(candidates):
-            raise refused[0]
 
-    remarks: list[str] = []
-    frame = read_frame(data, sample=rows, seed=seed, check_size=check_size, on_remark=remarks.append)
-    wanted = task if len(candidates) > 1 else next(iter(candidates))
-    try:
-        # With --task regression an option of classes would be refused.
-        otherwise = f"leave --{options[0]} out" if (options := told(of_classes)) else "--task regression"
-        decided = decide_task(frame, target, wanted, otherwise, decimal)
-        if task == "counts" or likelihood == "poisson":
-            check_counts(frame, target, "--task counts" if task == "counts" else "--likelihood poisson")
-    except InputError as error:
-        # Such as that only the first sheet was read, which may be why.
-        raise InputError("; ".join([str(error), *remarks])) from error
+def _tell_plan(decided: Task, estimator: Any, frame: pd.DataFrame, columns: Columns, *, quiet: bool) -> None:
+    """The task and why, what was noticed about the columns, and what the fit will take, on stderr."""
+    from online_laplace.estimators.forecast import forecast
+    from online_laplace.terminal import tell
 
-    def say_what_was_decided(columns: Columns) -> None:
-        hint = (f"hint: {decided.hint}",) if decided.hint else ()
-        notes = () if quiet else (f"note: {remark}" for remark in columns.remarks)
-        for words in ((f"task: {decided}",) if decided.why else ()) + hint:
-            tell(words, stderr=True)
-        for words in notes:
-            tell(words, stderr=True)
-        expected = forecast(candidates[decided.name], len(frame), len(columns.names), outputs_of(decided))
-        if expected is not None and not quiet:
-            tell(expected, stderr=True)
+    said = [f"task: {decided}"] if decided.why else []
+    said += [f"hint: {decided.hint}"] if decided.hint else []
+    if not quiet:
+        said += [f"note: {remark}" for remark in columns.remarks]
+        outputs = 1 if decided.labels is None else frame[columns.target].nunique()
+        if (expected := forecast(estimator, len(frame), len(columns.names), outputs)) is not None:
+            said.append(str(expected))
             if expected.sample is not None:
-                tell(f"hint: --rows {expected.sample} draws such a sample", stderr=True)
+                said.append(f"hint: --rows {expected.sample} draws such a sample")
+    for words in said:
+        tell(words, stderr=True)
 
-    def outputs_of(decided: Task) -> int:
-        return 1 if decided.labels is None else frame[target].nunique()
 
-    model = TableModel.fit(
-        frame,
-        target,
-        candidates[decided.name],
-        labels=decided.labels,
-        missing=missing,
-        drop=names(drop),
-        drop_unusable=drop_unusable,
-        decimal=decimal,
-        groups=groups,
-        remarks=remarks,
-        holdout=holdout,
-        seed=seed,
-        on_ready=say_what_was_decided,
-    )
-    model.save(out)
+def _tell_outcome(model: TableModel, out: Path, json_file: Path | None) -> None:
+    """What was learnt and how good it is, and where it is kept."""
+    from online_laplace.tables.console import print_findings
+    from online_laplace.tables.findings import assessed, learnt, rows_to_assess
+    from online_laplace.terminal import tell
 
     found = learnt(model)
     scores = assessed(model, *rows_to_assess(model, None))
