@@ -65,6 +65,7 @@ def test_under_kronecker_factors_a_row_gives_way_by_the_overlap_of_their_covaria
 def test_the_temperature_makes_the_rows_left_out_most_probable(curvature, monkeypatch):
     module = mlp(3)
     x, y = inputs_for(module, 20), module(inputs_for(module, 20)).argmax(-1)  # classes that are not noisy
+    monkeypatch.setattr(temperature, "LEAST_HOLD", 0.0)  # these weights are those of no training
     tuner = OnlineLaplace(module, "categorical", n_data=20, curvature=curvature, alpha=50.0)
     posterior = tuner.posterior(batches(x, y, 6))
     f = _left_out(tuner.view, tuner.view.values(), posterior.H, x, torch.eye(3).double()[y])
@@ -78,6 +79,26 @@ def test_the_temperature_makes_the_rows_left_out_most_probable(curvature, monkey
     some = tuner.posterior(batches(x, y, 6)).likelihood.temperature
     few = [float(nn.functional.cross_entropy(f[:7] / T, y[:7])) for T in TEMPERATURES]
     assert some == pytest.approx(float(TEMPERATURES[few.index(min(few))]))
+
+
+@pytest.mark.parametrize("curvature", ["full", "kron"])
+def test_it_is_chosen_at_a_mode_of_the_prior_and_stays_one_far_from_any(curvature):
+    x = normal(60, 3, seed=1)
+    y = (x @ normal(3, 3, seed=2)).argmax(-1)
+    module = seeded(lambda: nn.Linear(3, 3, bias=False))
+    mode = at_its_mode(x, y, torch.ones(60, dtype=torch.float64)).view(3, 3)
+    for times, chosen in (
+        (1.0, True),
+        (30.0, False),
+    ):  # larger weights have no row wrong, and no row in doubt
+        with torch.no_grad():
+            module.weight.copy_(times * mode)
+        tuner = OnlineLaplace(module, "categorical", n_data=60, curvature=curvature)
+        found = tuner.posterior(batches(x, y, 20)).likelihood
+        if chosen:
+            assert found.temperature < 0.9
+        else:
+            assert found.temperature == 1
 
 
 def test_it_is_one_where_rows_are_noisy_and_where_the_likelihood_or_the_structure_is_another():

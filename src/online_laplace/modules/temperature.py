@@ -8,6 +8,10 @@ probabilities of rows that a network was trained on say nothing about it, and a 
 Where H is the whole curvature, C₋ₙ = C (I − Λ C)⁻¹, Λ being the curvature at the row. Kronecker factors are
 averages over all rows, in which one row hardly appears: there C₋ₙ is C times the overlap of
 `curvature/spectra.py`, since C adds up what several blocks say of one thing.
+
+All this is about a mode of the loss, where the rows hold the weights as strongly as the prior pulls at them.
+A module that was trained without this prior until every row is right is far from one: no row holds anything,
+as if leaving it out changed nothing. There T stays one.
 """
 
 from __future__ import annotations
@@ -37,6 +41,10 @@ ROWS = 1000
 # the mean T was above the mean of the best.
 TEMPERATURES = torch.logspace(-1.5, 0.0, 61, base=torch.e)
 
+# The least force of the rows, as a share of that of the prior, both squared. At a mode it is one. Training by
+# noisy gradients left 0.7 to 6 in twelve runs on digits, training without the prior 0.03 to 0.1 in four.
+LEAST_HOLD = 0.5
+
 
 def with_temperature(
     likelihood: Likelihood,
@@ -47,7 +55,7 @@ def with_temperature(
     reduce: Reduce = alone,
 ) -> Likelihood:
     """The likelihood at the temperature that suits the rows left out in turn, `ROWS` of them at most."""
-    if not isinstance(likelihood, Categorical):
+    if not isinstance(likelihood, Categorical) or not _rows_hold(likelihood, view, values, H, loader, reduce):
         return likelihood
     grid = TEMPERATURES.to(values[view.names[0]])
     losses, left = torch.zeros_like(grid), ROWS
@@ -61,6 +69,25 @@ def with_temperature(
         if left <= 0:
             break
     return replace(likelihood, temperature=float(grid[reduce(losses).argmin()]))
+
+
+def _rows_hold(
+    likelihood: Categorical,
+    view: ModuleView,
+    values: Values,
+    H: Precision,
+    loader: Iterable[Any],
+    reduce: Reduce,
+) -> bool:
+    """Whether the rows hold the weights against the prior: |Jᵀ(p − y)|² beside |α w|², in the norm of H⁻¹."""
+    pull = H.hyper.weight_precision * view.flat(values)
+    held = torch.zeros_like(pull)
+    for x, y in pairs(loader):
+        f = view.outputs(values, x)
+        residual = f.softmax(-1) - as_targets(likelihood, y, f)
+        held += linearise(view, values, x).vjp(residual)
+    held = reduce(held)
+    return bool(held @ H.solve(held) >= LEAST_HOLD * (pull @ H.solve(pull)))
 
 
 def _left_out(view: ModuleView, values: Values, H: Precision, x: Inputs, y: Tensor) -> Tensor:
