@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from online_laplace.errors import InputError
-from online_laplace.estimators.model_schema import check_document
+from online_laplace.estimators.saving.document import check_document
 from online_laplace.files.sealed import DamagedFileError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "fuzz"))

@@ -11,7 +11,7 @@ from online_laplace.data import load_table
 from online_laplace.data.scaling import Scaler
 from online_laplace.ensemble.failures import usable_snapshots
 from online_laplace.errors import InputError
-from online_laplace.estimators.fitted import FittedNetworks
+from online_laplace.estimators.fitted.networks import FittedNetworks
 from online_laplace.protocol.runner import prepare, run_procedure
 from online_laplace.protocol.specification import Specification
 from online_laplace.train.trajectory import Snapshots

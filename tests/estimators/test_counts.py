@@ -7,7 +7,7 @@ import pytest
 
 from online_laplace import OnlineLaplaceRegressor, load
 from online_laplace.errors import InputError, TrainingFailedError
-from online_laplace.estimators.saved_pool import likelihood_from_words, likelihood_in_words
+from online_laplace.estimators.saving.pool import likelihood_from_words, likelihood_in_words
 from online_laplace.likelihood import Poisson
 
 FAST = {"preset": "fast", "likelihood": "poisson", "random_state": 0}

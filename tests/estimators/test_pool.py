@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV
 
 from online_laplace import OnlineLaplaceClassifier, OnlineLaplaceRegressor, load
 from online_laplace.errors import InputError
-from online_laplace.estimators.pooled import FittedPool
+from online_laplace.estimators.fitted.pool import FittedPool
 from online_laplace.estimators.pooling import _for_sets
 from online_laplace.pool.candidates import CONSTANT, LINEAR, PRESETS, Candidate, arcs, fitting
 from online_laplace.pool.folds import assign_blocks, together

@@ -70,14 +70,14 @@ def test_chunks_do_not_change_a_prediction(fitted, rows, monkeypatch):
     X = rows[0]
     whole = fitted.predict_dist(X)
     drawn = fitted.sample_y(X, 3)
-    monkeypatch.setattr("online_laplace.estimators.fitted.CHUNK_NUMBERS", 100)
+    monkeypatch.setattr("online_laplace.estimators.fitted.networks.CHUNK_NUMBERS", 100)
     np.testing.assert_allclose(fitted.predict(X), whole.mean(), rtol=1e-12)
     np.testing.assert_allclose(fitted.predict_dist(X).std(), whole.std(), rtol=1e-9)
     np.testing.assert_allclose(fitted.sample_y(X, 3), drawn, rtol=1e-9)
 
 
 def test_factors_that_would_not_fit_are_made_anew_and_predict_the_same(rows, fitted, monkeypatch):
-    monkeypatch.setattr("online_laplace.estimators.fitted.CACHED_NUMBERS", 0)
+    monkeypatch.setattr("online_laplace.estimators.fitted.networks.CACHED_NUMBERS", 0)
     fresh = OnlineLaplaceRegressor(**QUICK).fit(*rows)
     np.testing.assert_array_equal(fresh.predict_dist(rows[0]).std(), fitted.predict_dist(rows[0]).std())
     assert fresh._fit.networks._posteriors == {} and len(fitted._fit.networks._posteriors) == len(

@@ -428,7 +428,7 @@ def test_an_interrupted_save_leaves_the_old_model_and_no_debris(fitted, kept, mo
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("online_laplace.estimators.model_folder.write_json", interrupt)
+    monkeypatch.setattr("online_laplace.estimators.saving.folder.write_json", interrupt)
     with pytest.raises(KeyboardInterrupt):
         fitted.save(kept)
     assert os.listdir(kept.parent) == ["model"]

@@ -14,7 +14,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import log_loss
 
 from online_laplace import OnlineLaplaceClassifier, load
-from online_laplace.estimators.discriminant_schema import check_densities
+from online_laplace.estimators.saving.discriminant import check_densities
 from online_laplace.files.sealed import DamagedFileError
 from online_laplace.likelihood import Categorical
 from online_laplace.pool.at_once import Predictor

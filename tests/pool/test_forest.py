@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.tree import ExtraTreeRegressor
 
 from online_laplace import OnlineLaplaceClassifier, OnlineLaplaceRegressor, load
-from online_laplace.estimators.forest_schema import check_trees
+from online_laplace.estimators.saving.forest import check_trees
 from online_laplace.files.sealed import DamagedFileError
 from online_laplace.likelihood import Categorical, VaryingGaussian
 from online_laplace.pool.at_once import Predictor

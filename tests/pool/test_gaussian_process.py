@@ -15,7 +15,7 @@ from scipy.stats import multivariate_normal
 from sklearn.gaussian_process.kernels import ConstantKernel, DotProduct, Matern
 
 from online_laplace import OnlineLaplaceClassifier, OnlineLaplaceRegressor, load
-from online_laplace.estimators.gaussian_process_schema import check_class_processes, check_processes
+from online_laplace.estimators.saving.gaussian_process import check_class_processes, check_processes
 from online_laplace.files.sealed import DamagedFileError
 from online_laplace.likelihood import Categorical, VaryingGaussian
 from online_laplace.pool import kernel as kernels

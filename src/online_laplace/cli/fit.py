@@ -169,7 +169,7 @@ def fit(
 
 def _check_places(data: Path, out: Path, json_file: Path | None, force: bool) -> None:
     """Refuse outputs that would destroy something, before anything is read. Raises InputError."""
-    from online_laplace.estimators.model_folder import check_model_folder
+    from online_laplace.estimators.saving.folder import check_model_folder
     from online_laplace.files.earlier import LEARNT
     from online_laplace.files.folders import lies_in
     from online_laplace.files.outputs import Protected, check_outputs

@@ -31,7 +31,7 @@ def inspect(
     """Print noise or classes, effective parameters, evidence and calibration; write a page of charts."""
     # Imported here so that `--help` does not wait for torch.
     from online_laplace.cli.options import model_read, outputs, write_json, write_whole
-    from online_laplace.estimators.model_folder import PAGE as PAGE_NAME
+    from online_laplace.estimators.saving.folder import PAGE as PAGE_NAME
     from online_laplace.files.earlier import LEARNT, PAGE
     from online_laplace.files.outputs import Protected, check_outputs, same_file
     from online_laplace.inspection.page import render_page

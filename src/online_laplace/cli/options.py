@@ -131,6 +131,6 @@ def read_tables(given: Sequence[str], *, drop: str, **how: Any) -> list[Table]:
 
 def model_read(folder: Path) -> list[Protected]:
     """The files of a model that a command reads."""
-    from online_laplace.estimators.model_folder import model_files
+    from online_laplace.estimators.saving.folder import model_files
 
     return [Protected(f"a file of the model in {folder}", path) for path in model_files(folder)]

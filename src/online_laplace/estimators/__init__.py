@@ -3,6 +3,6 @@
 from online_laplace.estimators.classifier import OnlineLaplaceClassifier
 from online_laplace.estimators.distribution import PredictiveDistribution
 from online_laplace.estimators.regressor import OnlineLaplaceRegressor
-from online_laplace.estimators.saving import load
+from online_laplace.estimators.saving.models import load
 
 __all__ = ["OnlineLaplaceClassifier", "OnlineLaplaceRegressor", "PredictiveDistribution", "load"]

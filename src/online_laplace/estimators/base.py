@@ -50,7 +50,7 @@ class OnlineLaplaceEstimator(TrainingRangeMixin, EstimatorSettings):
             InputError: the folder cannot be written, or holds something other than a model; or settings were
                 changed since `fit` to what could not be loaded again.
         """
-        from online_laplace.estimators.saving import save
+        from online_laplace.estimators.saving.models import save
 
         save(self, path)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from online_laplace.estimators.fitted import FittedNetworks
+from online_laplace.estimators.fitted.networks import FittedNetworks
 from online_laplace.likelihood import Categorical
 from online_laplace.pool.classes import choose
 from online_laplace.pool.folds import NONE, LeftOut

@@ -15,9 +15,9 @@ import torch
 from online_laplace.curvature import exact
 from online_laplace.data.checks import Floats, Integers
 from online_laplace.data.scaling import Scaler
-from online_laplace.estimators.fitted import FittedNetworks
-from online_laplace.estimators.fitted_at_once import FittedAtOnce
-from online_laplace.estimators.pooled import FittedPool, Part
+from online_laplace.estimators.fitted.at_once import FittedAtOnce
+from online_laplace.estimators.fitted.networks import FittedNetworks
+from online_laplace.estimators.fitted.pool import FittedPool, Part
 from online_laplace.estimators.targets import Target
 from online_laplace.estimators.training import FitSummary, scaled_rows
 from online_laplace.likelihood.base import Likelihood

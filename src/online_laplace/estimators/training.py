@@ -16,7 +16,7 @@ from online_laplace.ensemble.failures import usable_snapshots
 from online_laplace.ensemble.training import Plan, TrainingData, observe_scored, train
 from online_laplace.ensemble.warm_start import joined, packed, restart, with_steps_before
 from online_laplace.errors import InputError
-from online_laplace.estimators.fitted import FittedNetworks
+from online_laplace.estimators.fitted.networks import FittedNetworks
 from online_laplace.estimators.targets import Target
 from online_laplace.model.mlp import MLP
 from online_laplace.model.model import Model

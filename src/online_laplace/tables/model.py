@@ -18,9 +18,9 @@ from online_laplace.data.scaling import Scaler
 from online_laplace.errors import InputError, known_name
 from online_laplace.estimators.classifier import OnlineLaplaceClassifier
 from online_laplace.estimators.labels import places
-from online_laplace.estimators.model_folder import read_document, whole_model
 from online_laplace.estimators.regressor import OnlineLaplaceRegressor
-from online_laplace.estimators.saving import load, read_held_out, save
+from online_laplace.estimators.saving.folder import read_document, whole_model
+from online_laplace.estimators.saving.models import load, read_held_out, save
 from online_laplace.files.earlier import CLASS, OUTSIDE, PROBABILITY, QUANTILE
 from online_laplace.files.locks import locked
 from online_laplace.files.sealed import DamagedFileError

@@ -22,7 +22,8 @@ from torch import Tensor
 
 from online_laplace._version import __version__
 from online_laplace.errors import InputError
-from online_laplace.estimators.model_schema import check_arrays, check_document
+from online_laplace.estimators.saving.arrays import check_arrays
+from online_laplace.estimators.saving.document import check_document
 from online_laplace.files import earlier
 from online_laplace.files.atomic import StoreError, reason_of, write_bytes
 from online_laplace.files.folders import check_folder, made_folder

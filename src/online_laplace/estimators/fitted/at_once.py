@@ -11,7 +11,7 @@ from torch import Tensor
 
 from online_laplace.data.checks import Floats
 from online_laplace.data.scaling import Affine, Scaler
-from online_laplace.estimators.fitted import as_log_odds
+from online_laplace.estimators.fitted.networks import as_log_odds
 from online_laplace.likelihood.base import Likelihood
 from online_laplace.pool.at_once import Predictor
 from online_laplace.predictive.distribution import Component

@@ -14,9 +14,9 @@ from online_laplace.curvature import STRUCTURES, exact
 from online_laplace.data.scaling import Scaler
 from online_laplace.ensemble.architecture import Architecture
 from online_laplace.errors import InputError, known_name
-from online_laplace.estimators.fitted import FittedNetworks
-from online_laplace.estimators.fitted_at_once import FittedAtOnce
-from online_laplace.estimators.pooled import FittedPool, Part
+from online_laplace.estimators.fitted.at_once import FittedAtOnce
+from online_laplace.estimators.fitted.networks import FittedNetworks
+from online_laplace.estimators.fitted.pool import FittedPool, Part
 from online_laplace.estimators.pooling import PoolFit
 from online_laplace.likelihood import KINDS, Likelihood
 from online_laplace.pool.at_once import Learner, Predictor

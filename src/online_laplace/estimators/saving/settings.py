@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from online_laplace.errors import InputError
-from online_laplace.estimators.model_schema import check_arrays, check_document
+from online_laplace.estimators.saving.arrays import check_arrays
+from online_laplace.estimators.saving.document import check_document
 from online_laplace.files.sealed import DamagedFileError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from online_laplace.estimators.forest_schema import check_trees
+from online_laplace.estimators.saving.forest import check_trees
 from online_laplace.files.sealed import DamagedFileError
 from online_laplace.pool.trees import Trees
 

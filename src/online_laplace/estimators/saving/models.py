@@ -24,9 +24,10 @@ from online_laplace.data.checks import Floats
 from online_laplace.data.scaling import Scaler
 from online_laplace.ensemble.architecture import Architecture
 from online_laplace.errors import known_name
-from online_laplace.estimators.fitted import FittedNetworks
+from online_laplace.estimators.fitted.networks import FittedNetworks
 from online_laplace.estimators.gradients import with_gradients
-from online_laplace.estimators.model_folder import (
+from online_laplace.estimators.pooling import PoolFit
+from online_laplace.estimators.saving.folder import (
     FORMAT,
     VERSION,
     read_document,
@@ -34,15 +35,14 @@ from online_laplace.estimators.model_folder import (
     whole_model,
     write_model,
 )
-from online_laplace.estimators.pooling import PoolFit
-from online_laplace.estimators.saved_pool import (
+from online_laplace.estimators.saving.pool import (
     likelihood_from_words,
     likelihood_in_words,
     pool_arrays,
     pool_in_words,
     pool_of,
 )
-from online_laplace.estimators.saved_settings import (
+from online_laplace.estimators.saving.settings import (
     check_loads_again,
     plain,
     settings_from_words,

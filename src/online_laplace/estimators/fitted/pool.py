@@ -13,8 +13,8 @@ from torch import Tensor
 
 from online_laplace.data.checks import Floats
 from online_laplace.data.scaling import Scaler
-from online_laplace.estimators.fitted import FittedNetworks
-from online_laplace.estimators.fitted_at_once import FittedAtOnce
+from online_laplace.estimators.fitted.at_once import FittedAtOnce
+from online_laplace.estimators.fitted.networks import FittedNetworks
 from online_laplace.likelihood import StudentT
 from online_laplace.likelihood.floor import floor_like
 from online_laplace.model.mlp import MLP
