@@ -34,6 +34,11 @@ CAUSES = {
         Y,
         "column 'x3' is -999 in 5 rows, far from all others",
     ),
+    "mostly zero": (
+        X,
+        np.where(Y > 0.3, Y, 0.0),
+        "rows; its intervals and densities are hard to use: two",
+    ),
     "few values": (X, np.round(Y), "different values: if they are classes"),
     "constant": (with_column(np.full(200, 7.0)), Y, "column 'x3' has no two different values: nothing"),
     "row numbers": (

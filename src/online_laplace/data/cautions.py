@@ -15,6 +15,9 @@ FEW_ROWS = 20
 GROSS = 20.0
 # A target of so few different values may be one of classes.
 FEW_VALUES = 10
+# One value in so many rows, and so many times as often as any other, is more than rounding: such as zero
+# where nothing happened.
+OFTEN, TIMES = 0.1, 5
 # Copies are worth a word from this share of the rows on.
 COPIES = 0.01
 # Of a column of length one, what the other columns cannot explain: rounding leaves about 1e-15 of it.
@@ -35,6 +38,7 @@ def cautions(X: Floats, y: Floats | None, names: Sequence[str], numeric: int | N
     if y is not None:
         found += _gross("the target", y, "if they are errors, mend them, or choose --likelihood student-t")
         found += _few_values(y)
+        found += _one_value(y)
     for name, column in zip(known, numbers.T, strict=True):
         found += _gross(f"column {name!r}", column, "if they are errors, mend them")
     constant = [name for name, column in zip(known, numbers.T, strict=True) if column.min() == column.max()]
@@ -96,6 +100,22 @@ def _few_values(y: Floats) -> list[str]:
         return []
     return [
         f"the target has {different} different values: if they are classes, there is --task classification"
+    ]
+
+
+def _one_value(y: Floats) -> list[str]:
+    """A target that is one value in many rows, and varies in the others."""
+    values, counts = np.unique(y, return_counts=True)
+    if len(values) <= FEW_VALUES:
+        return []
+    *_, second, most = np.sort(counts)
+    if most < OFTEN * len(y) or most < TIMES * second:
+        return []
+    one = f"{values[counts.argmax()]:g}"
+    return [
+        f"the target is {one} in {most:,} of {len(y):,} rows; its intervals and densities are hard to use: "
+        f"two models may serve better, one of whether it is {one} (--task classification) and one of the "
+        "other rows"
     ]
 
 
