@@ -168,7 +168,7 @@ def test_what_should_make_a_person_careful_is_in_the_summary(in_folder):
     notes = " | ".join(json.loads(Path("m.json").read_text())["notes"])
     for words in (
         "1e+06",
-        "'same' has no two different values",
+        "'same' is constant",
         "collinear",
         "'id' numbers the rows",
         "4 different values",

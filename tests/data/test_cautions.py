@@ -40,7 +40,7 @@ CAUSES = {
         "rows; its intervals and densities are hard to use: two",
     ),
     "few values": (X, np.round(Y), "different values: if they are classes"),
-    "constant": (with_column(np.full(200, 7.0)), Y, "column 'x3' has no two different values: nothing"),
+    "constant": (with_column(np.full(200, 7.0)), Y, "column 'x3' is constant: nothing can be learnt from it"),
     "row numbers": (
         with_column(RANDOM.permutation(250)[:200]),
         Y,

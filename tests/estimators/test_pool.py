@@ -230,7 +230,7 @@ def test_groups_of_which_none_can_be_left_out_are_refused():
     # Every row has a twin in the next group, and so they form a chain.
     twins, chain = np.vstack([X[:10], X[:10]]), np.append(np.arange(10), np.roll(np.arange(10), 1))
     for rows, groups in ((X, np.zeros(20)), (twins, chain)):
-        with pytest.raises(InputError, match="the groups hang together as one, so that none can be left out"):
+        with pytest.raises(InputError, match="no group can be left out, since shared groups"):
             OnlineLaplaceRegressor(**QUICK).fit(rows, y, groups=groups)
 
 

@@ -32,7 +32,7 @@ def test_it_is_full_for_few_weights_and_kron_for_many(capsys):
 def test_it_is_diagonal_where_kron_does_not_know_a_layer_which_is_named(capsys):
     module = nn.Sequential(nn.Conv1d(3, 50, 20), nn.Flatten(), nn.Linear(50, 1))
     name, said = chosen(module, capsys)
-    assert name == "diagonal" and "not kron, since 0.weight belongs to Conv1d" in said
+    assert name == "diagonal" and "not kron, since kron" in said and "0.weight belongs to Conv1d" in said
 
 
 def test_it_is_the_last_layer_where_normalisation_stands_in_the_way_of_the_others(capsys):

@@ -45,7 +45,8 @@ def cautions(X: Floats, y: Floats | None, names: Sequence[str], numeric: int | N
     if constant:
         found.append(
             # Not in every row: gaps may have been filled in.
-            f"{_columns(constant)} no two different values: nothing can be learnt from it",
+            f"{_columns(constant, 'is', 'are')} constant: nothing can be learnt from "
+            f"{'it' if len(constant) == 1 else 'them'}"
         )
     counting = [name for name, column in zip(known, numbers.T, strict=True) if _numbers_rows(column)]
     if counting:

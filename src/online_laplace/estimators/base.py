@@ -101,8 +101,8 @@ class OnlineLaplaceEstimator(TrainingRangeMixin, EstimatorSettings):
         sets = together(rows[seen], checked_groups(groups, rows, seen), others[seen])
         if groups is not None and sets.max() == 0 and together(rows[seen]).max() > 0:
             raise InputError(
-                "the groups hang together as one, so that none can be left out: rows of one group, and rows "
-                "with the same inputs, are left out together; give other groups, or none"
+                "no group can be left out, since shared groups or identical inputs link all rows: rows of "
+                "one group, and rows with the same inputs, are left out together; give other groups, or none"
             )
         settings = replace(settings, seconds=settings.seconds - (time.perf_counter() - began))
         with watched_pool(self.verbose) as watching:

@@ -59,7 +59,7 @@ def validated(
     goes_on = getattr(estimator, "warm_start", False) and hasattr(estimator, "_fit")
     before = getattr(estimator, "feature_names_in_", None) if goes_on else None
     try:
-        # It sums the values to see whether all are finite, and warns of sums beyond all numbers.
+        # It sums the values to see whether all are finite, and warns of sums that overflow.
         with np.errstate(over="ignore", invalid="ignore"):
             found = validate_data(estimator, X, y, dtype=np.float64, **how)
     except ValueError as error:

@@ -39,11 +39,10 @@ def check_layers(view: ModuleView) -> None:
                 f"Kronecker product of one layer's inputs and outputs. Use {OTHERS}, or freeze it"
             )
         layer = view.shadow.get_submodule(name.rpartition(".")[0])
-        if reason := _unfit(layer):
+        if (reason := _unfit(layer)) is not None:
             raise InputError(
-                f"{name} belongs to {type(layer).__name__}, {reason}. Kronecker factors are known of "
-                f"Linear, Conv2d, Embedding and the scales of normalisation layers: freeze {name}, or use "
-                f"{OTHERS}"
+                "kron curvature supports Linear, Conv2d, Embedding and the scales of normalisation layers, "
+                f"and {name} belongs to {type(layer).__name__}{reason}: freeze {name}, or use {OTHERS}"
             )
 
 
@@ -53,11 +52,11 @@ def _unfit(layer: nn.Module) -> str | None:
         return None
     # A subclass may compute anything from the same parameters.
     if type(layer) not in (nn.Linear, nn.Conv2d, nn.Embedding):
-        return "which is none of the layers that have them"
+        return ""
     if isinstance(layer, nn.Conv2d) and (layer.groups > 1 or layer.padding_mode != "zeros"):
-        return "a convolution in groups or with another padding than zeros"
+        return ", a convolution in groups or with another padding than zeros"
     if isinstance(layer, nn.Embedding) and layer.max_norm is not None:
-        return "an embedding that changes its own weights (max_norm)"
+        return ", an embedding that changes its own weights (max_norm)"
     return None
 
 

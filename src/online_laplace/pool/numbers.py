@@ -41,7 +41,7 @@ class Numbers:
         said["noise"] = predicted.noise_scale.expand_as(predicted.mean)
         said["squared_scale"] = predicted.spread + predicted.noise_scale
         said["freedom"] = predicted.freedom.expand_as(predicted.mean)
-        # A curvature that gives negative variances is worthless, and so is a noise beyond all numbers: what
+        # A curvature that gives negative variances is worthless, and so is a noise that overflows: what
         # has one gets no weight.
         worthless = negative | ~said["squared_scale"].isfinite()
         said["log_density"] = density.masked_fill(worthless, torch.nan)

@@ -19,7 +19,7 @@ from online_laplace.types import Rows
 # a constant, whose spread is that of all targets, can widen the standard deviation of every row by a third.
 LEAST_WEIGHT = 0.02
 
-BEYOND = "what they say of rows left out is beyond all numbers: are targets very large, or very far apart?"
+BEYOND = "their predictions for rows left out are not finite: rescale the target, or look for extreme values"
 
 # The weights of the mean are drawn to those of the mixture as if so many rows had been seen before: squared
 # errors of few rows, or of a target with long tails, are made by a handful of them.

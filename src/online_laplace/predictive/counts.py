@@ -90,7 +90,7 @@ class CountPredictive:
 
     @property
     def boundless(self) -> Tensor:
-        """Where the variance is beyond all numbers, and nothing can be said of counts: (…, m, k)."""
+        """Where the variance overflows, and nothing can be said of counts: (…, m, k)."""
         return ~self.variance.isfinite()
 
     def without_rounding(self) -> CountPredictive:

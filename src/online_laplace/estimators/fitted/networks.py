@@ -154,7 +154,7 @@ class FittedNetworks:
                 continue
             each = posterior.sample(rows, len(chosen), generator, noise=noise)
             if not each.isfinite().all():  # as a count of a rate that is
-                raise TrainingFailedError("a function that was drawn is beyond all numbers at some rows")
+                raise TrainingFailedError("a function that was drawn is not finite at some rows")
             drawn[chosen] = each[..., : self.rows.targets]
         return self.units.inverse(drawn)
 
@@ -270,7 +270,7 @@ def _sound(predicted: Component) -> Component:
         )
     if isinstance(predicted, CountPredictive) and predicted.boundless.any():
         raise TrainingFailedError(
-            "the rate of counts is beyond all numbers at some of these rows: its logarithm is up to "
+            "the rate of counts overflows at some of these rows: its logarithm is up to "
             f"{float(predicted.log_rate.max()):.3g}; they are too far from the rows of training"
         )
     # Rounding can take a variance that is zero just below it.
