@@ -100,8 +100,11 @@ def _is_simplest(candidate: AnyCandidate) -> bool:
 
 
 def _promising(entries: list[Entry], rows: Rows) -> set[AnyCandidate]:
-    """The candidates worth more training: those whose last stage has much weight among what is there."""
-    if not any(entry.candidate.is_network for entry in entries):
-        return set()
-    last = {entry.candidate: entry for entry in weighted(entries, rows)}
+    """The networks worth more training: those whose last stage has much weight among networks.
+
+    Among all candidates they would be measured, half trained, against trees and processes that have no more
+    to learn.
+    """
+    networks = [e for e in entries if e.candidate.is_network and math.isfinite(e.score)]
+    last = {entry.candidate: entry for entry in weighted(networks, rows)} if networks else {}
     return {candidate for candidate, entry in last.items() if entry.weight > PROMISING_WEIGHT}
