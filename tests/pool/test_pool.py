@@ -19,7 +19,7 @@ from online_laplace.likelihood import Categorical, Gaussian, VaryingGaussian
 from online_laplace.model.mlp import MLP
 from online_laplace.model.model import Model
 from online_laplace.model.network import initial_weights
-from online_laplace.pool.candidates import CONSTANT, LINEAR, Candidate, Preset, arcs
+from online_laplace.pool.candidates import CONSTANT, FOREST, LINEAR, Candidate, Preset, arcs
 from online_laplace.pool.classes import Classes, HeldOutProbabilities, choose
 from online_laplace.pool.folds import LeftOut, assign_blocks, together
 from online_laplace.pool.forest import Forest
@@ -27,7 +27,7 @@ from online_laplace.pool.members import Members
 from online_laplace.pool.members_at_once import MembersAtOnce
 from online_laplace.pool.narrowing import MOST_LOST, HeldOutComponents, inwards
 from online_laplace.pool.numbers import Numbers
-from online_laplace.pool.pool import train_pool
+from online_laplace.pool.pool import _promising, train_pool
 from online_laplace.pool.problem import Problem
 from online_laplace.pool.stacking import density_weights, squared_error_weights
 from online_laplace.pool.training import Paused, joined, snapshot_steps, train_stage
@@ -342,6 +342,20 @@ def test_a_part_that_failed_gets_no_weight_and_harms_no_other():
         weights = weigh(broken)
         assert weights[1] == 0
         torch.testing.assert_close(weights[kept], weigh(values[:, kept]), rtol=1e-6, atol=1e-8)
+
+
+def test_a_network_goes_on_by_its_weight_among_networks_and_not_beside_what_has_learnt_all_it_can():
+    rows = Rows(normal(60, 2, seed=0), normal(60, 1, seed=1))
+    good, poor = (Candidate(Architecture((width,), "tanh", "scalar")) for width in (20, 2))
+    level = {FOREST: 5.0, good: 0.5, poor: -5.0}
+    entries = [
+        Entry(candidate, None, Judged(level[candidate] + 0.1 * normal(60, 1, seed=2), rows.y))
+        for candidate in (FOREST, good, poor)
+    ]
+    assert max(weighted(entries, rows), key=lambda entry: entry.weight).candidate == FOREST
+    assert _promising(entries, rows) == {good}
+    assert _promising(entries[:1], rows) == set()
+    assert _promising([entry.without_a_say() for entry in entries], rows) == set()
 
 
 def test_a_gross_error_does_not_choose_the_mean_where_a_candidate_knows_errors():
