@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from torch.nn.functional import pad
 from online_laplace.data.checks import Floats, Integers
 from online_laplace.likelihood import Categorical, Likelihood, VaryingGaussian
 from online_laplace.likelihood.floor import Floor, floor_like
+from online_laplace.threads import one_thread_each, replica_threads
 
 # The least variance that trees claim, of a target of variance one: a handful of rows in a leaf that are
 # all alike do not show that the next one is.
@@ -27,6 +29,8 @@ LEAST_VARIANCE = 1e-6
 IGNORANT_TREES = 0.5
 # Rows times trees that are followed down at a time: what they touch stays in the cache.
 AT_A_TIME = 2**14
+# And the rows that one thread follows, whatever the number of threads, so that any gives the same bits.
+ROWS_OF_A_THREAD = 4_096
 # The most leaves a tree that grows to its end may be expected to have.
 MOST_LEAVES = 4_000
 
@@ -108,8 +112,18 @@ class Trees(NamedTuple):
     def averages(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Value and error at rows X (m, d_x), the mean over a member's trees: (members, m, k) each."""
         below = torch.stack([self.left, self.right], dim=-1).flatten()
-        found = [self._averages(rows.float(), below) for rows in X.split(AT_A_TIME)]
-        value, error = (torch.cat(parts, dim=1) for parts in zip(*found, strict=True))
+        parts = X.split(ROWS_OF_A_THREAD)
+
+        @one_thread_each()
+        def of(rows: Tensor) -> tuple[Tensor, Tensor]:
+            return self._averages(rows.float(), below)
+
+        if (threads := min(len(parts), replica_threads()[0])) > 1:
+            with ThreadPoolExecutor(threads) as pool:
+                found = list(pool.map(of, parts))
+        else:
+            found = [of(rows) for rows in parts]
+        value, error = (torch.cat(each, dim=1) for each in zip(*found, strict=True))
         return value.to(X.dtype), error.to(X.dtype)
 
     def _averages(self, X: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:
